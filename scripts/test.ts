@@ -1,0 +1,57 @@
+/**
+ * `npm test [files]`: runs vitest and ends with one plain line, `N passed, N failed`.
+ *
+ * Invariants
+ * 1. The line is the last thing on standard output, whatever happened, and the exit code agrees.
+ * 2. The counts are vitest's own results (scripts/test/reporter.ts); a run that ended otherwise
+ *    than they say counts one failure more.
+ *
+ * `--long` adds test/long/** and, when the run is complete (no file filter), writes the report.
+ * Every other argument goes to vitest as it is.
+ */
+import { spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { LONG_REPORT, longReport, testedCommit } from "./test/report.ts";
+import { TALLY_FILE } from "./test/reporter.ts";
+import { type Tally, isGood, parseTally, settle, tallyLine } from "./test/tally.ts";
+
+const VITEST = join(import.meta.dirname, "..", "node_modules", "vitest", "vitest.mjs");
+const REPORTER = join(import.meta.dirname, "test", "reporter.ts");
+
+/** Runs vitest in `root` to its end, with its output passed through. */
+async function runVitest(root: string, args: readonly string[]): Promise<Tally> {
+  const folder = mkdtempSync(join(tmpdir(), "cotal-tally-"));
+  const file = join(folder, "tally.json");
+  try {
+    const child = spawn(process.execPath, [VITEST, "run", "--reporter=default", `--reporter=${REPORTER}`, ...args], {
+      cwd: root,
+      env: { ...process.env, [TALLY_FILE]: file },
+      stdio: ["ignore", "inherit", "inherit"],
+    });
+    for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => child.kill(signal));
+    const exitCode = await new Promise<number | null>((ended) => {
+      child.once("error", () => ended(null));
+      child.once("exit", ended);
+    });
+    const tally = existsSync(file) ? parseTally(readFileSync(file, "utf8")) : undefined;
+    if (tally === undefined) console.log(`vitest ended (${exitCode ?? "by a signal"}) without a result`);
+    return settle(tally, exitCode);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+const root = process.cwd();
+const args = process.argv.slice(2).filter((arg) => arg !== "--long");
+const long = process.argv.includes("--long");
+const began = performance.now();
+
+const tally = await runVitest(root, long ? args : ["--exclude", "test/long/**", ...args]);
+if (long && args.length === 0) {
+  const seconds = (performance.now() - began) / 1000;
+  writeFileSync(join(root, LONG_REPORT), longReport({ commit: testedCommit(root), date: new Date(), seconds, tally }));
+}
+if (!isGood(tally)) process.exitCode = 1;
+console.log(tallyLine(tally));

@@ -1,0 +1,173 @@
+/**
+ * The trust program: one short-lived process that alone reads the operator key and the
+ * system-account administrator. `cotal up`, `space add` and `deprovision` run it, and so does the
+ * initialiser of a container deployment.
+ *
+ * ```
+ * init   --state DIR --host H --port N --monitor N [--open]   trust and the broker's configuration
+ * space  --state DIR --space S --server URL                   accounts, keys, operator credential
+ * revoke --state DIR --space S --server URL --users U,U       refuse these users; prove them gone
+ * servers --state DIR --server URL                            every server's limits
+ * ```
+ *
+ * Prints one JSON object a line; exit 0 done, 1 refused, 3 unreachable. Safe to run again.
+ */
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { CotalError, ErrorCode, badRequest, toCotalError } from "../../shared/protocol/base/errors.ts";
+import { spaceToken } from "../../shared/protocol/base/subjects.ts";
+import { spaceAccounts } from "../../shared/trust/accounts.ts";
+import { ensureBrokerTrust, systemCredential } from "./broker-trust.ts";
+import { serverConfigText } from "./server-config.ts";
+import { addRevoked, ensureOperatorCredential, ensureSpaceTrust, revokedUsers } from "./space-trust.ts";
+import { assertServers, connectSystem, connectedUsers, pushAccount, serverFacts } from "./system-account.ts";
+
+const MAX_PAYLOAD = 1_048_576;
+const EVICTION_WAIT_MS = 10_000;
+
+type Options = Readonly<Record<string, string | boolean | undefined>>;
+
+const COMMANDS: Readonly<Record<string, (options: Options) => Promise<object>>> = {
+  init,
+  space,
+  revoke,
+  servers,
+};
+
+async function init(options: Options): Promise<object> {
+  const state = required(options, "state");
+  const folder = join(state, "broker");
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const trust = options["open"] === true ? undefined : await ensureBrokerTrust(state);
+  const config = join(folder, "nats-server.conf");
+  const text = serverConfigText({
+    host: required(options, "host"),
+    port: Number(required(options, "port")),
+    monitorPort: Number(required(options, "monitor")),
+    storeDir: join(folder, "store"),
+    resolverDir: join(folder, "accounts"),
+    pidFile: join(folder, "nats-server.pid"),
+    maxPayload: MAX_PAYLOAD,
+    ...(trust === undefined
+      ? {}
+      : {
+          trust: {
+            operatorJwt: trust.operatorJwt,
+            systemAccount: trust.system.publicKey,
+            systemJwt: trust.systemJwt,
+          },
+        }),
+  });
+  writeFileSync(config, text, { mode: 0o600 });
+  return { kind: "broker-config", config };
+}
+
+async function space(options: Options): Promise<object> {
+  const state = required(options, "state");
+  const name = spaceToken(required(options, "space"));
+  const trust = await ensureBrokerTrust(state);
+  const now = nowSeconds();
+  const connection = await connectSystem(required(options, "server"), await systemCredential(trust, now));
+  try {
+    assertServers(await serverFacts(connection));
+    const own = ensureSpaceTrust(state, name);
+    await pushSpace(state, name, connection);
+    await ensureOperatorCredential(state, own, now);
+    return { kind: "space-trust", space: name };
+  } finally {
+    await connection.drain();
+  }
+}
+
+async function revoke(options: Options): Promise<object> {
+  const state = required(options, "state");
+  const name = spaceToken(required(options, "space"));
+  const users = required(options, "users").split(",");
+  const trust = await ensureBrokerTrust(state);
+  const now = nowSeconds();
+  addRevoked(state, name, users, now);
+  const connection = await connectSystem(required(options, "server"), await systemCredential(trust, now));
+  try {
+    await pushSpace(state, name, connection);
+    const deadline = Date.now() + EVICTION_WAIT_MS;
+    let live = await connectedUsers(connection, users);
+    while (live > 0 && Date.now() < deadline) {
+      await new Promise((resolve) => setTimeout(resolve, 250));
+      live = await connectedUsers(connection, users);
+    }
+    if (live > 0) {
+      throw new CotalError(ErrorCode.FailedPrecondition, `${live} revoked connections are still open`, {
+        next: "run the same command again; if it stays so, restart the broker",
+      });
+    }
+    return { kind: "revoked", space: name, users: users.length };
+  } finally {
+    await connection.drain();
+  }
+}
+
+async function servers(options: Options): Promise<object> {
+  const trust = await ensureBrokerTrust(required(options, "state"));
+  const connection = await connectSystem(required(options, "server"), await systemCredential(trust, nowSeconds()));
+  try {
+    return { kind: "servers", servers: await serverFacts(connection) };
+  } finally {
+    await connection.drain();
+  }
+}
+
+async function pushSpace(state: string, name: string, connection: Parameters<typeof pushAccount>[0]): Promise<void> {
+  const trust = await ensureBrokerTrust(state);
+  const { keys } = ensureSpaceTrust(state, name);
+  const accounts = await spaceAccounts(trust.operator, name, keys, {
+    diskBytes: -1,
+    connections: -1,
+    revoked: revokedUsers(state, name),
+  });
+  await pushAccount(connection, keys.store.publicKey, accounts.store);
+  await pushAccount(connection, keys.front.publicKey, accounts.front);
+  await pushAccount(connection, keys.auth.publicKey, accounts.auth);
+}
+
+function required(options: Options, name: string): string {
+  const value = options[name];
+  if (typeof value !== "string" || value === "") throw badRequest(`--${name} is missing`);
+  return value;
+}
+
+function nowSeconds(): number {
+  return Math.floor(Date.now() / 1000);
+}
+
+async function main(): Promise<number> {
+  const [command = "", ...rest] = process.argv.slice(2);
+  try {
+    const run = COMMANDS[command];
+    if (run === undefined) throw badRequest(`unknown command ${JSON.stringify(command)}`, "use init, space, revoke or servers");
+    const text = { type: "string" } as const;
+    const { values } = parseArgs({
+      args: rest,
+      options: {
+        state: text,
+        space: text,
+        server: text,
+        host: text,
+        port: text,
+        monitor: text,
+        users: text,
+        open: { type: "boolean" },
+      },
+    });
+    process.stdout.write(`${JSON.stringify(await run(values))}\n`);
+    return 0;
+  } catch (thrown) {
+    const error = toCotalError(thrown);
+    process.stdout.write(
+      `${JSON.stringify({ kind: "error", code: error.code, message: error.message, next: error.next })}\n`,
+    );
+    return error.code === ErrorCode.Unavailable || error.code === ErrorCode.DeadlineExceeded ? 3 : 1;
+  }
+}
+
+process.exitCode = await main();

@@ -1,0 +1,48 @@
+/**
+ * The broker's configuration file, for an authenticated broker and for an open one.
+ *
+ * Invariants: it listens on the loopback address unless told otherwise; it holds no private key,
+ * only the operator's and system account's public JWTs.
+ */
+import { REQUIRED_CONTROL_LINE } from "../../shared/grants/gates.ts";
+
+export type ServerConfig = {
+  readonly host: string;
+  readonly port: number;
+  readonly monitorPort?: number;
+  readonly storeDir: string;
+  readonly resolverDir: string;
+  readonly pidFile: string;
+  readonly maxPayload: number;
+  /** `undefined` for an open broker: no authentication at all. */
+  readonly trust?: { readonly operatorJwt: string; readonly systemAccount: string; readonly systemJwt: string };
+};
+
+/** The file's text. */
+export function serverConfigText(config: ServerConfig): string {
+  const quoted = (text: string) => JSON.stringify(text);
+  const common = [
+    `listen: ${quoted(`${config.host}:${config.port}`)}`,
+    ...(config.monitorPort === undefined ? [] : [`http: ${quoted(`127.0.0.1:${config.monitorPort}`)}`]),
+    `pid_file: ${quoted(config.pidFile)}`,
+    `max_control_line: ${REQUIRED_CONTROL_LINE}`,
+    `max_payload: ${config.maxPayload}`,
+    "write_deadline: \"10s\"",
+    `jetstream { store_dir: ${quoted(config.storeDir)} }`,
+  ];
+  if (config.trust === undefined) return [...common, ""].join("\n");
+  return [
+    ...common,
+    `operator: ${quoted(config.trust.operatorJwt)}`,
+    `system_account: ${quoted(config.trust.systemAccount)}`,
+    "resolver {",
+    "  type: full",
+    `  dir: ${quoted(config.resolverDir)}`,
+    "  allow_delete: false",
+    '  interval: "2m"',
+    '  timeout: "1s"',
+    "}",
+    `resolver_preload { ${config.trust.systemAccount}: ${quoted(config.trust.systemJwt)} }`,
+    "",
+  ].join("\n");
+}

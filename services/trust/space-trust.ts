@@ -1,0 +1,102 @@
+/**
+ * Trust of one space: keys of its three accounts, the files its provisioner needs, and the first
+ * operator credential.
+ *
+ * Invariants
+ * 1. Identity keys stay in the space's trust folder; the provisioner gets signing keys only.
+ * 2. What is minted here is listed in `issued.json`, and the provisioner writes its ledger rows
+ *    before it is ready, so no credential of a running space is unledgered (§13.1).
+ */
+import { randomBytes } from "node:crypto";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import { Account } from "../../shared/grants/row.ts";
+import { Life } from "../../shared/grants/matrix.ts";
+import { drawLifecycleUid, drawNonce, principal } from "../../shared/protocol/base/principals.ts";
+import { DEFAULT_LIMITS } from "../../shared/protocol/chat/space-settings.ts";
+import { type SpaceKeys } from "../../shared/trust/accounts.ts";
+import { formatCreds, readCredsFile } from "../../shared/trust/creds.ts";
+import {
+  ProvisionerFile,
+  createPrivate,
+  keptKey,
+  keptSecret,
+  trustPaths,
+  writePrivate,
+} from "../../shared/trust/folder.ts";
+import { IssuedList } from "../../shared/trust/issued.ts";
+import { mintUser } from "../../shared/trust/jwt.ts";
+import { newKey } from "../../shared/trust/keys.ts";
+import { systemOwner } from "../../shared/trust/owner.ts";
+
+export type SpaceTrust = {
+  readonly space: string;
+  readonly keys: SpaceKeys;
+  readonly ownerSecret: Buffer;
+};
+
+/** Reads or creates the keys of a space and the provisioner's files. */
+export function ensureSpaceTrust(state: string, space: string): SpaceTrust {
+  const paths = trustPaths(state);
+  const own = paths.spaceTrust(space);
+  const theirs = paths.provisioner(space);
+  const keys: SpaceKeys = {
+    front: keptKey(join(own, "front.nk"), "account"),
+    store: keptKey(join(own, "store.nk"), "account"),
+    auth: keptKey(join(own, "auth.nk"), "account"),
+    frontSigner: keptKey(join(theirs, ProvisionerFile.FrontSigner), "account"),
+    storeSigner: keptKey(join(theirs, ProvisionerFile.StoreSigner), "account"),
+  };
+  createPrivate(join(theirs, ProvisionerFile.Uid), () => drawLifecycleUid(randomBytes));
+  createPrivate(join(theirs, ProvisionerFile.Accounts), () =>
+    JSON.stringify({ front: keys.front.publicKey, store: keys.store.publicKey }),
+  );
+  return { space, keys, ownerSecret: keptSecret(join(theirs, ProvisionerFile.OwnerSecret)) };
+}
+
+/** Renews the operator's credential when less than half of its life is left. */
+export async function ensureOperatorCredential(state: string, trust: SpaceTrust, nowSeconds: number): Promise<void> {
+  const path = trustPaths(state).operatorCreds(trust.space);
+  const listPath = join(trustPaths(state).provisioner(trust.space), ProvisionerFile.Issued);
+  if (existsSync(path) && existsSync(listPath)) {
+    const left = (readCredsFile(path).view.expires ?? 0) - nowSeconds;
+    if (left > Life.Static / 2) return;
+  }
+  const user = newKey("user");
+  const uid = createPrivate(join(trustPaths(state).spaceTrust(trust.space), "operator.uid"), () =>
+    drawLifecycleUid(randomBytes),
+  );
+  const holder = { principal: principal(systemOwner(trust.ownerSecret, trust.space), "operator"), uid };
+  const expires = nowSeconds + Life.Static;
+  const { jwt } = await mintUser({
+    profile: "operator",
+    scope: { space: trust.space, holder, inboxNonce: drawNonce(randomBytes) },
+    account: Account.Front,
+    accountKey: trust.keys.front.publicKey,
+    signer: trust.keys.frontSigner,
+    userKey: user.publicKey,
+    expires,
+    limits: DEFAULT_LIMITS.agent,
+    name: "operator",
+  });
+  const earlier = existsSync(listPath) ? IssuedList.parse(JSON.parse(readFileSync(listPath, "utf8"))) : [];
+  const entry = { ...holder.principal, uid, credentialId: user.publicKey, expires };
+  writePrivate(listPath, JSON.stringify([...earlier.filter((old) => old.expires > nowSeconds), entry]));
+  writePrivate(path, formatCreds(jwt, user));
+}
+
+const RevokedList = z.record(z.string(), z.number());
+
+/** Users of this space whose credentials are refused, with the time up to which they are. */
+export function revokedUsers(state: string, space: string): Record<string, number> {
+  const path = join(trustPaths(state).spaceTrust(space), "revoked.json");
+  return existsSync(path) ? RevokedList.parse(JSON.parse(readFileSync(path, "utf8"))) : {};
+}
+
+/** Adds users to the list; returns the whole list. Written before the broker is told. */
+export function addRevoked(state: string, space: string, users: readonly string[], nowSeconds: number) {
+  const all = { ...revokedUsers(state, space), ...Object.fromEntries(users.map((user) => [user, nowSeconds])) };
+  writePrivate(join(trustPaths(state).spaceTrust(space), "revoked.json"), JSON.stringify(all));
+  return all;
+}

@@ -1,0 +1,124 @@
+/**
+ * What the trust program asks of the broker through the system account: take an account's claims,
+ * show each server's limits, show who is connected.
+ *
+ * Invariants
+ * 1. An account counts as pushed only when the broker returns exactly the JWT that was signed: its
+ *    store accepts a self-signed one over the good one (measured).
+ * 2. Limits are asserted on every server that answers; a server below them refuses (supplement H).
+ */
+import { z } from "zod";
+import { sys } from "../../shared/protocol/base/broker-subjects.ts";
+import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
+import { inboxPrefix } from "../../shared/protocol/base/broker-subjects.ts";
+import { REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD } from "../../shared/grants/gates.ts";
+import { type Connection, openConnection } from "../../shared/broker/connect.ts";
+import type { Credential } from "../../shared/trust/creds.ts";
+
+/** Opens a short-lived system-account connection. */
+export function connectSystem(server: string, credential: Credential): Promise<Connection> {
+  return openConnection({
+    servers: [server],
+    authenticator: { jwt: () => credential.jwt, sign: credential.sign },
+    inboxPrefix: inboxPrefix(credential.view.uid, credential.view.inboxNonce),
+    name: "cotal trust",
+    reconnect: { kind: "bounded", attempts: 5 },
+  });
+}
+
+const ClaimsAnswer = z.looseObject({
+  data: z.looseObject({ code: z.number() }).optional(),
+  error: z.looseObject({ description: z.string().optional() }).optional(),
+});
+
+/** Pushes one account and proves that the broker holds exactly this JWT. */
+export async function pushAccount(connection: Connection, account: string, jwt: string): Promise<void> {
+  const answer = await connection.nc.request(sys.claimsUpdate, jwt, { timeout: 5000 });
+  const parsed = ClaimsAnswer.safeParse(answer.json());
+  if (!parsed.success || parsed.data.data?.code !== 200) {
+    throw new CotalError(ErrorCode.FailedPrecondition, "the broker refused the account's claims", {
+      next: "check that this state folder belongs to the broker that is running",
+    });
+  }
+  const held = await connection.nc.request(sys.claimsLookup(account), undefined, { timeout: 5000 });
+  if (held.string() !== jwt) {
+    throw new CotalError(ErrorCode.Conflict, "the broker holds other claims for this account than were signed", {
+      next: "another operator's tool may write to the same broker; find it, then run this again",
+    });
+  }
+}
+
+export type ServerFacts = {
+  readonly name: string;
+  readonly version: string;
+  readonly maxControlLine: number;
+  readonly maxPayload: number;
+};
+
+const Varz = z.looseObject({
+  server: z.looseObject({ name: z.string(), ver: z.string() }),
+  data: z.looseObject({ max_control_line: z.number().optional(), max_payload: z.number(), cluster: z.unknown().optional() }),
+});
+
+/** The limits of every server that answers within the wait. */
+export async function serverFacts(connection: Connection, waitMs = 1500): Promise<ServerFacts[]> {
+  const answers = await connection.nc.requestMany(sys.ping("VARZ"), undefined, {
+    strategy: "stall",
+    maxWait: waitMs,
+    stall: 300,
+  });
+  const facts: ServerFacts[] = [];
+  for await (const answer of answers) {
+    const varz = Varz.parse(answer.json());
+    facts.push({
+      name: varz.server.name,
+      version: varz.server.ver,
+      maxControlLine: varz.data.max_control_line ?? 4096,
+      maxPayload: varz.data.max_payload,
+    });
+  }
+  return facts;
+}
+
+/** Throws unless every server of the list takes our largest credential and our largest message. */
+export function assertServers(facts: readonly ServerFacts[]): void {
+  if (facts.length === 0) {
+    throw new CotalError(ErrorCode.Unavailable, "no server answered the system account", {
+      next: "check that the broker runs with this state folder's operator",
+    });
+  }
+  for (const server of facts) {
+    const low =
+      server.maxControlLine < REQUIRED_CONTROL_LINE
+        ? `max_control_line is ${server.maxControlLine}, and ${REQUIRED_CONTROL_LINE} are needed`
+        : server.maxPayload < REQUIRED_PAYLOAD
+          ? `max_payload is ${server.maxPayload}, and ${REQUIRED_PAYLOAD} are needed`
+          : undefined;
+    if (low !== undefined) {
+      throw new CotalError(ErrorCode.FailedPrecondition, `on server ${server.name}, ${low}`, {
+        next: "raise it in that server's configuration and reload it; no credential is minted before",
+      });
+    }
+  }
+}
+
+const Connz = z.looseObject({
+  data: z.looseObject({
+    total: z.number(),
+    connections: z.array(z.looseObject({ cid: z.number(), nkey: z.string().optional(), authorized_user: z.string().optional() })),
+  }),
+});
+
+/** How many live connections hold one of these user keys, over all servers that answer. */
+export async function connectedUsers(connection: Connection, users: readonly string[]): Promise<number> {
+  const wanted = new Set(users);
+  const body = JSON.stringify({ auth: true, limit: 65_536 });
+  const answers = await connection.nc.requestMany(sys.ping("CONNZ"), body, { strategy: "stall", maxWait: 3000, stall: 500 });
+  let found = 0;
+  for await (const answer of answers) {
+    for (const live of Connz.parse(answer.json()).data.connections) {
+      if (wanted.has(live.nkey ?? "") || wanted.has(live.authorized_user ?? "")) found += 1;
+    }
+  }
+  return found;
+}

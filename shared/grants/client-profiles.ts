@@ -1,0 +1,116 @@
+/**
+ * Rows of the profiles that connect to front and are not trusted (§9, supplement F, decision H50).
+ *
+ * Invariants
+ * 1. No row here names a `$JS.API` subject but the holder's own single pull (decision H60).
+ * 2. No row lies in the store account: no client reaches it.
+ * 3. Sender tokens are the holder's own in every publish row (§3 forge-lock).
+ */
+import { EndpointName, endpointSubjects, type Caller } from "../protocol/endpoint/grammar.ts";
+import { Plane, spaceSubjects } from "../protocol/base/subjects.ts";
+import { inboxGrant, jsAck, jsApi, kvAll, kvKey } from "../protocol/base/broker-subjects.ts";
+import { dlvDurable, dmDurable, roleDurable, spaceNames } from "../protocol/base/names.ts";
+import { dotForm } from "../protocol/base/principals.ts";
+import { Account, type Row, pub, sub } from "./row.ts";
+import { MEMBER_READS, OPERATOR_COMMANDS, ProvisionerCommand } from "./commands.ts";
+
+/** Who holds a credential, and the inbox it was minted with. */
+export type HolderScope = {
+  readonly space: string;
+  readonly holder: Caller;
+  /** Nonce of the reply inbox `_INBOX_<uid>_<nonce>` (decision H61). */
+  readonly inboxNonce: string;
+};
+
+/** An agent's scope (§9): read ACL, post ACL, and the role it holds, if any. */
+export type AgentScope = HolderScope & {
+  readonly allowSubscribe: readonly string[];
+  readonly allowPublish: readonly string[];
+  readonly role?: string;
+};
+
+const front = Account.Front;
+
+/** Own inbox and own reply rail: what every caller of a command needs. */
+function callerRows(scope: HolderScope): Row[] {
+  return [
+    sub(front, inboxGrant(scope.holder.uid, scope.inboxNonce), "§9 item 1"),
+    sub(front, endpointSubjects(scope.space).replyGrant(scope.holder), "§13.2 reply rail"),
+  ];
+}
+
+function commandRows(scope: HolderScope, commands: readonly string[], why: string): Row[] {
+  const ep = endpointSubjects(scope.space);
+  return commands.map((command) => pub(front, ep.oneGrant(EndpointName.Provisioner, command, scope.holder), why));
+}
+
+/** Pull and ack of one durable of the holder's own; never create, info or delete. */
+function bindRows(stream: string, durable: string, why: string): Row[] {
+  return [pub(front, jsApi.next(stream, durable), why), pub(front, jsAck.of(stream, durable), why)];
+}
+
+export function agentRows(scope: AgentScope): Row[] {
+  const subjects = spaceSubjects(scope.space);
+  const names = spaceNames(scope.space);
+  const { principal: me, uid } = scope.holder;
+  const ep = endpointSubjects(scope.space);
+  const planes = [Plane.Manager, Plane.Delivery];
+  return [
+    ...callerRows(scope),
+    ...scope.allowSubscribe.map((channel) => sub(front, subjects.chatRead(channel), "§9 item 2, read ACL")),
+    ...planes.map((plane) => sub(front, subjects.liveReplies(plane, me), "§6.1 liveness replies")),
+    sub(front, kvAll(names.bucket.presence), "§6 presence, live part of a watch (H33)"),
+    ...scope.allowPublish.map((channel) => pub(front, subjects.chatGrant(me, channel), "§9 post ACL")),
+    pub(front, subjects.instGrant(me), "§3 forge-lock, direct messages"),
+    pub(front, subjects.svcGrant(me), "§3 forge-lock, anycast"),
+    ...planes.map((plane) => pub(front, subjects.live(plane, me), "§6.1 liveness requests")),
+    pub(front, kvKey(names.bucket.presence, dotForm(me)), "§6 own presence key"),
+    pub(front, ep.oneGrant("*", "describe", scope.holder), "§13.9 describe by default (H30)"),
+    ...commandRows(scope, MEMBER_READS, "§9 mediated reads (H1)"),
+    ...bindRows(names.dm, dmDurable(me, uid), "§8 own inbox, bind only"),
+    ...bindRows(names.dlv, dlvDurable(me, uid), "§8 own backstop, bind only"),
+    ...(scope.role === undefined ? [] : roleRows(scope, scope.role)),
+  ];
+}
+
+function roleRows(scope: AgentScope, role: string): Row[] {
+  const subjects = spaceSubjects(scope.space);
+  const me = scope.holder.principal;
+  return [
+    pub(front, subjects.take(role, me), "§8.1 take"),
+    sub(front, subjects.takeReplies(role, me), "§8.1 take replies (H7)"),
+    ...bindRows(spaceNames(scope.space).task, roleDurable(role), "§8 role queue, bind only"),
+  ];
+}
+
+export function observerRows(scope: HolderScope): Row[] {
+  return [
+    ...callerRows(scope),
+    sub(front, spaceSubjects(scope.space).chatAll, "§9 observer, all chat"),
+    sub(front, kvAll(spaceNames(scope.space).bucket.presence), "§9 observer, presence"),
+    ...commandRows(scope, MEMBER_READS, "§9 observer, mediated reads"),
+  ];
+}
+
+export function adminRows(scope: HolderScope): Row[] {
+  const subjects = spaceSubjects(scope.space);
+  return [
+    ...observerRows(scope),
+    sub(front, subjects.instAll, "§9 admin, live direct messages"),
+    sub(front, subjects.svcAll, "§9 admin, live anycast"),
+    ...commandRows(scope, [ProvisionerCommand.DmHistory], "§9 admin, DM history, mediated"),
+  ];
+}
+
+export function operatorRows(scope: HolderScope): Row[] {
+  return [...callerRows(scope), ...commandRows(scope, OPERATOR_COMMANDS, "supplement F, operator")];
+}
+
+export function channelWriterRows(scope: HolderScope): Row[] {
+  const commands = [ProvisionerCommand.Channels, ProvisionerCommand.ChannelSet];
+  return [...callerRows(scope), ...commandRows(scope, commands, "supplement F, channel-writer")];
+}
+
+export function probeRows(scope: HolderScope): Row[] {
+  return [...callerRows(scope), ...commandRows(scope, [ProvisionerCommand.Check], "supplement F, probe")];
+}

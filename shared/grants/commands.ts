@@ -1,0 +1,47 @@
+/**
+ * Commands of the endpoints of this project, and who may call them.
+ *
+ * A grant names a command, so the broker enforces it (§13.9); the handler only narrows. The
+ * delivery daemon will take over the reads from the provisioner (architecture §8).
+ */
+
+/** Served by the provisioner. */
+export const ProvisionerCommand = {
+  Space: "space",
+  Channels: "channels",
+  Roster: "roster",
+  Frontier: "frontier",
+  History: "history",
+  DmHistory: "dm-history",
+  Mint: "mint",
+  Deprovision: "deprovision",
+  DeprovisionComplete: "deprovision-complete",
+  ChannelSet: "channel-set",
+  LimitsShow: "limits-show",
+  LimitsSet: "limits-set",
+  Check: "check",
+} as const;
+export type ProvisionerCommand = (typeof ProvisionerCommand)[keyof typeof ProvisionerCommand];
+
+/** Mediated reads that every member of a space may ask for; each is cut to the caller's ACL. */
+export const MEMBER_READS: readonly ProvisionerCommand[] = [
+  ProvisionerCommand.Space,
+  ProvisionerCommand.Channels,
+  ProvisionerCommand.Roster,
+  ProvisionerCommand.Frontier,
+  ProvisionerCommand.History,
+];
+
+/** What the operator's own credential may ask for. */
+export const OPERATOR_COMMANDS: readonly ProvisionerCommand[] = [
+  ProvisionerCommand.Space,
+  ProvisionerCommand.Channels,
+  ProvisionerCommand.Roster,
+  ProvisionerCommand.Mint,
+  ProvisionerCommand.Deprovision,
+  ProvisionerCommand.DeprovisionComplete,
+  ProvisionerCommand.ChannelSet,
+  ProvisionerCommand.LimitsShow,
+  ProvisionerCommand.LimitsSet,
+  ProvisionerCommand.Check,
+];

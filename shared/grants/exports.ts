@@ -1,0 +1,38 @@
+/**
+ * What the store account exports to its own front, and nothing more (decision H60).
+ *
+ * Everything a client does to a stream crosses here: captured publishes, single pulls of its own
+ * durables, acks. Never an INFO, CREATE, UPDATE, DELETE, PURGE or a get: the broker publishes its
+ * replies wherever the requester says, and inside one account those would be executed.
+ */
+import { jsAck, jsApi, kvAll } from "../protocol/base/broker-subjects.ts";
+import { spaceNames } from "../protocol/base/names.ts";
+import { spaceSubjects } from "../protocol/base/subjects.ts";
+
+export type StoreExport = { readonly name: string; readonly subject: string; readonly why: string };
+
+/** The exports of one space's store, each a private service answered once (`Singleton`). */
+export function storeExports(space: string): StoreExport[] {
+  const s = spaceSubjects(space);
+  const n = spaceNames(space);
+  const captured: [string, string][] = [
+    ["chat", s.chatAll],
+    ["inst", s.instAll],
+    ["svc", s.svcAll],
+    ["epj", s.epjAll],
+    ["epe", s.epeAll],
+    ["epr", s.eprAll],
+    ["ept", s.eptSchedule],
+    ["presence", kvAll(n.bucket.presence)],
+  ];
+  const pulled = [n.dm, n.dlv, n.task];
+  return [
+    ...captured.map(([name, subject]) => ({ name, subject, why: "captured publishes" })),
+    ...pulled.map((stream) => ({
+      name: `next-${stream}`,
+      subject: jsApi.next(stream, "*"),
+      why: "single pulls of a member's own durable",
+    })),
+    ...pulled.map((stream) => ({ name: `ack-${stream}`, subject: jsAck.stream(stream), why: "acks of those pulls" })),
+  ];
+}

@@ -1,0 +1,33 @@
+/**
+ * Size gates of a minted credential (§13.9, decision H32): refused at mint, with the entry named,
+ * because past the broker's line limit a connection is dropped without a word.
+ */
+import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
+import type { Permissions } from "./permissions.ts";
+
+/** Policy bound of one user JWT, in bytes (supplement E). */
+export const MAX_JWT_BYTES = 16 * 1024;
+
+/** What the broker must be configured with, in bytes (supplement E). */
+export const REQUIRED_CONTROL_LINE = 65_536;
+
+/** The least `max_payload` of the broker: 256 KiB plus margin (supplement E). */
+export const REQUIRED_PAYLOAD = 262_144 + 16_384;
+
+/** The CONNECT line carries the JWT, the signature and the options; this is room for the rest. */
+const CONNECT_OVERHEAD = 2048;
+
+/** Refuses a JWT over the policy bound and names its longest permission entry. */
+export function checkJwtSize(jwt: string, permissions: Permissions): void {
+  const size = Buffer.byteLength(jwt);
+  if (size <= MAX_JWT_BYTES && size + CONNECT_OVERHEAD <= REQUIRED_CONTROL_LINE) return;
+  const entries = [...permissions.pub.allow, ...permissions.sub.allow];
+  const longest = entries.reduce((a, b) => (b.length > a.length ? b : a), "");
+  const shown = longest.length > 120 ? `${longest.slice(0, 120)}…` : longest;
+  throw new CotalError(
+    ErrorCode.ResourceExhausted,
+    `the credential would take ${size} bytes, and ${MAX_JWT_BYTES} are allowed; ` +
+      `it has ${entries.length} entries, the longest has ${longest.length} characters: ${shown}`,
+    { outcome: Outcome.NotExecuted, next: "name fewer or shorter channels, or one pattern such as team.> for many" },
+  );
+}

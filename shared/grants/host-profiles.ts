@@ -1,0 +1,114 @@
+/**
+ * Rows of the daemons' own profiles (supplement F): one function each, exact subjects, no bare `>`.
+ *
+ * A daemon holds a front connection for the rails it serves and a store connection for what it
+ * owns; a row says in which account it holds.
+ */
+import { EndpointName, endpointSubjects, endpointToken } from "../protocol/endpoint/grammar.ts";
+import { inboxGrant, jsApi, kvKey, sys } from "../protocol/base/broker-subjects.ts";
+import { type BucketKey, bucketStream, dlvDurable, dmDurable, spaceNames } from "../protocol/base/names.ts";
+import type { Principal } from "../protocol/base/principals.ts";
+import { ledgerKey } from "../protocol/ledger/rows.ts";
+import { ProvisionerCommand } from "./commands.ts";
+import type { HolderScope } from "./client-profiles.ts";
+import { Account, type Row, pub, queueSub, sub } from "./row.ts";
+
+/** A serving daemon: its instance and the epoch of this process (§13.1). */
+export type ServeScope = HolderScope & { readonly instanceId: string; readonly epoch: number };
+
+/** The one lifecycle a deprovisioner may clean up (§13.1 teardown credentials). */
+export type TargetScope = HolderScope & { readonly target: { readonly principal: Principal; readonly uid: string } };
+
+const { Front: front, Store: store } = Account;
+
+function inbox(account: Account, scope: HolderScope): Row {
+  return sub(account, inboxGrant(scope.holder.uid, scope.inboxNonce), "§9 item 1");
+}
+
+/** Buckets the provisioner reads by key or page. */
+const READ_BUCKETS: readonly BucketKey[] = ["presence", "channels", "acl", "leases"];
+
+/** Buckets whose rows the provisioner writes. */
+const WRITE_BUCKETS: readonly BucketKey[] = ["channels", "acl", "leases"];
+
+export function provisionerRows(scope: ServeScope): Row[] {
+  const names = spaceNames(scope.space);
+  const ep = endpointSubjects(scope.space);
+  const streams = [...Object.values(names).filter((name) => typeof name === "string"), ...allBuckets(scope.space)];
+  const commands = [...Object.values(ProvisionerCommand), "describe"];
+  const own = EndpointName.Provisioner;
+  return [
+    inbox(front, scope),
+    ...commands.flatMap((command) => [
+      queueSub(front, ep.serveOne(own, command), endpointToken(own), "§13.9 serve, class rail"),
+      sub(front, ep.serveInst(own, scope.instanceId, command), "§13.9 serve, own instance"),
+    ]),
+    pub(front, ep.serveReply(own, scope.instanceId, scope.epoch), "§13.9 serve, derived replies"),
+    inbox(store, scope),
+    pub(store, jsApi.info, "account limits, for the check of a space"),
+    ...streams.flatMap((stream) => [
+      pub(store, jsApi.streamCreate(stream), "§8 space setup"),
+      pub(store, jsApi.streamInfo(stream), "supplement H, shape proof"),
+    ]),
+    ...[names.chat, names.dm, names.dlv].map((stream) => pub(store, jsApi.streamUpdate(stream), "§8 history limits")),
+    ...[names.dm, names.dlv, names.task].flatMap((stream) => [
+      pub(store, `${jsApi.consumerCreate(stream, "*")}.>`, "§8 durables per lifecycle and role"),
+      pub(store, jsApi.consumerInfo(stream, "*"), "§8 durables, shape proof"),
+    ]),
+    ...[names.chat, names.dm].map((stream) => pub(store, jsApi.messageGet(stream), "§9 mediated history")),
+    pub(store, jsApi.directGet(names.chat), "§9 mediated history, paged"),
+    ...READ_BUCKETS.flatMap((key) => {
+      const stream = bucketStream(names.bucket[key]);
+      return [
+        pub(store, jsApi.messageGet(stream), "leader read of a row"),
+        pub(store, jsApi.directGet(stream), "paged read of rows"),
+      ];
+    }),
+    ...WRITE_BUCKETS.map((key) => pub(store, kvKey(names.bucket[key], ">"), "rows this daemon owns")),
+  ];
+}
+
+function allBuckets(space: string): string[] {
+  return Object.values(spaceNames(space).bucket).map(bucketStream);
+}
+
+/** The ledger's own credential (decision H14): the auth service takes it over. */
+export function ledgerRows(scope: HolderScope): Row[] {
+  const { bucket } = spaceNames(scope.space);
+  const stores = [bucketStream(bucket.auth), bucketStream(bucket.records)];
+  return [
+    inbox(store, scope),
+    ...stores.flatMap((stream) => [
+      pub(store, jsApi.streamInfo(stream), "supplement H, shape proof"),
+      pub(store, jsApi.messageGet(stream), "§13.9 leader reads"),
+    ]),
+    ...["gate", "cred", "stage"].map((family) => pub(store, kvKey(bucket.auth, `${family}.>`), "§13.1 ledger rows")),
+    ...["uid", "lifecycle", "frontier"].map((family) =>
+      pub(store, kvKey(bucket.records, `${family}.>`), "§13.1 reservation, head, frontier"),
+    ),
+  ];
+}
+
+/** Removes what one ended lifecycle left, by exact names: it can't touch a successor. */
+export function deprovisionerRows(scope: TargetScope): Row[] {
+  const names = spaceNames(scope.space);
+  const { principal, uid } = scope.target;
+  return [
+    inbox(store, scope),
+    pub(store, jsApi.consumerDelete(names.dm, dmDurable(principal, uid)), "§13.1 exact teardown"),
+    pub(store, jsApi.consumerDelete(names.dlv, dlvDurable(principal, uid)), "§13.1 exact teardown"),
+    pub(store, kvKey(names.bucket.acl, ledgerKey.acl(principal, uid)), "§13.1 exact teardown"),
+  ];
+}
+
+/** The trust program's own system-account user: account claims and the servers' settings. */
+export function systemAdministratorRows(scope: HolderScope): Row[] {
+  const { System: system } = Account;
+  return [
+    inbox(system, scope),
+    pub(system, sys.claimsUpdate, "resolver: add or change an account"),
+    pub(system, sys.claimsLookup("*"), "resolver: verify what the server holds"),
+    pub(system, sys.ping("VARZ"), "supplement H: line and payload limits of every server"),
+    pub(system, sys.ping("CONNZ"), "who is still connected after a revocation"),
+  ];
+}

@@ -1,0 +1,141 @@
+/**
+ * The profile matrix (§9, supplement E and F): every profile of a space, in one table.
+ *
+ * Invariants
+ * 1. Default deny: what no row names, no credential may do. No profile is allow-all.
+ * 2. A profile that nothing uses yet is `unbuilt`: it mints nothing until the issue that needs it
+ *    writes its rows in full (decision H56).
+ */
+import { Account, type Row } from "./row.ts";
+import {
+  type AgentScope,
+  type HolderScope,
+  adminRows,
+  agentRows,
+  channelWriterRows,
+  observerRows,
+  operatorRows,
+  probeRows,
+} from "./client-profiles.ts";
+import { type ServeScope, type TargetScope, deprovisionerRows, ledgerRows, provisionerRows, systemAdministratorRows } from "./host-profiles.ts";
+
+const HOUR = 3600;
+const DAY = 24 * HOUR;
+
+/** Life of a credential in seconds, by how it is used (PF.02, decision H18). */
+export const Life = { OneShot: 300, Daemon: 30 * DAY, Static: 30 * DAY, Host: DAY } as const;
+
+type Built<Scope> = {
+  readonly state: "built";
+  readonly summary: string;
+  readonly accounts: readonly Account[];
+  /** Untrusted profiles are the ones that the probes attack with (decision H50). */
+  readonly trusted: boolean;
+  readonly lifeSeconds: number;
+  readonly rows: (scope: Scope) => Row[];
+};
+type Unbuilt = { readonly state: "unbuilt"; readonly summary: string };
+
+const { Front, Store, System } = Account;
+
+const built = <Scope>(profile: Omit<Built<Scope>, "state">): Built<Scope> => ({ state: "built", ...profile });
+const unbuilt = (summary: string): Unbuilt => ({ state: "unbuilt", summary });
+
+export const PROFILES = {
+  agent: built<AgentScope>({
+    summary: "a peer: posts and reads within its two lists, its own inbox, its role's queue",
+    accounts: [Front],
+    trusted: false,
+    lifeSeconds: Life.Static,
+    rows: agentRows,
+  }),
+  observer: built<HolderScope>({
+    summary: "reads all chat, history, presence and the channel registry; publishes nothing",
+    accounts: [Front],
+    trusted: false,
+    lifeSeconds: Life.Static,
+    rows: observerRows,
+  }),
+  admin: built<HolderScope>({
+    summary: "an observer that also sees direct messages and anycast, live and past",
+    accounts: [Front],
+    trusted: false,
+    lifeSeconds: Life.Static,
+    rows: adminRows,
+  }),
+  operator: built<HolderScope>({
+    summary: "the person who runs the space: mint, deprovision, limits, channels, check",
+    accounts: [Front],
+    trusted: false,
+    lifeSeconds: Life.Static,
+    rows: operatorRows,
+  }),
+  "channel-writer": built<HolderScope>({
+    summary: "edits channel settings and nothing else",
+    accounts: [Front],
+    trusted: false,
+    lifeSeconds: Life.OneShot,
+    rows: channelWriterRows,
+  }),
+  probe: built<HolderScope>({
+    summary: "asks a space for its own findings and nothing else",
+    accounts: [Front],
+    trusted: false,
+    lifeSeconds: Life.OneShot,
+    rows: probeRows,
+  }),
+  provisioner: built<ServeScope>({
+    summary: "sets the space up, mints, keeps limits and settings, serves the first mediated reads",
+    accounts: [Front, Store],
+    trusted: true,
+    lifeSeconds: Life.Daemon,
+    rows: provisionerRows,
+  }),
+  ledger: built<HolderScope>({
+    summary: "writes the identity ledger: reservations, gates, heads, credential rows",
+    accounts: [Store],
+    trusted: true,
+    lifeSeconds: Life.Daemon,
+    rows: ledgerRows,
+  }),
+  deprovisioner: built<TargetScope>({
+    summary: "removes what one ended lifecycle left, by exact names",
+    accounts: [Store],
+    trusted: true,
+    lifeSeconds: Life.OneShot,
+    rows: deprovisionerRows,
+  }),
+  "system-administrator": built<HolderScope>({
+    summary: "the trust program: adds accounts, revokes users, checks every server's limits",
+    accounts: [System],
+    trusted: true,
+    lifeSeconds: Life.OneShot,
+    rows: systemAdministratorRows,
+  }),
+  delivery: unbuilt("fan-out, membership, takes, liveness, mediated reads"),
+  "membership-rw": unbuilt("writes the membership feed"),
+  "membership-observer": unbuilt("reads the broker's connection view"),
+  "connection-evictor": unbuilt("closes connections of a revoked principal"),
+  supervisor: unbuilt("the manager's own work"),
+  purger: unbuilt("removes history on an operator's word"),
+  teardown: unbuilt("removes a whole space"),
+  deployer: unbuilt("checks and applies a manifest"),
+  issuer: unbuilt("reads the ledger for the exchange"),
+  "run-admitter": unbuilt("admits one workflow run"),
+  "retirement-requester": unbuilt("asks for the end of one lifecycle"),
+  "dm-reader": unbuilt("reads one direct-message inbox with its own durable and nothing else"),
+  "transfer-writer": unbuilt("uploads one carried transcript"),
+  "transfer-reader": unbuilt("reads one manager instance's transfers"),
+} as const satisfies Record<string, Built<never> | Unbuilt>;
+
+export type ProfileName = keyof typeof PROFILES;
+export type BuiltProfile = {
+  [Name in ProfileName]: (typeof PROFILES)[Name] extends Built<never> ? Name : never;
+}[ProfileName];
+export type ScopeOf<Name extends BuiltProfile> = Parameters<(typeof PROFILES)[Name]["rows"]>[0];
+
+/** The rows of one profile for one holder. */
+export function profileRows<Name extends BuiltProfile>(name: Name, scope: ScopeOf<Name>): Row[] {
+  const profile = PROFILES[name] as unknown as Built<ScopeOf<Name>>;
+  return profile.rows(scope);
+}

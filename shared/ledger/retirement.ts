@@ -1,0 +1,95 @@
+/**
+ * The end of a lifecycle (§13.1), in two halves with the broker's own revocation between them.
+ *
+ * `beginRetirement`: gate frozen under this operation · head `retiring` · credential rows revoked;
+ * it returns the user keys that the broker must refuse. `completeRetirement`: the frontier recorded ·
+ * `cleanUp` (durables, ACL row, exact names) · head `retired` · gate `retired`.
+ *
+ * Invariants
+ * 1. The alias is free only at `retired`, which asserts that clean-up is done.
+ * 2. Both halves may be run again under the same operation id; another operation is refused.
+ * 3. A retirement freeze never reopens.
+ */
+import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
+import { type Principal, dotForm } from "../protocol/base/principals.ts";
+import { CredentialRow, FrontierRow, GateRow, HeadRow, ledgerKey } from "../protocol/ledger/rows.ts";
+import { type LedgerStore, createOrRead, readRow } from "./store.ts";
+
+export type Retiring = { readonly uid: string; readonly opId: string; readonly users: readonly string[] };
+
+/**
+ * First half. Throws `not-found` for an alias that was never active, and succeeds again for one
+ * that this operation is already retiring.
+ */
+export async function beginRetirement(store: LedgerStore, principal: Principal, newOpId: string): Promise<Retiring> {
+  const headKey = ledgerKey.head(principal);
+  const head = await readRow(store, "records", headKey, HeadRow);
+  if (head === undefined || head.value.state === "retired") {
+    throw new CotalError(ErrorCode.NotFound, `${dotForm(principal)} is not active`, {
+      outcome: Outcome.NotExecuted,
+      next: "cotal who lists who is there",
+    });
+  }
+  const { lifecycleUid: uid } = head.value;
+  const opId = await freeze(store, uid, newOpId);
+  if (head.value.state === "active") {
+    const op = { opId, kind: "retirement" } as const;
+    await store.cas("records", headKey, { ...head.value, state: "retiring", op }, head.revision);
+  }
+  const current = head.value.currentCredentialId;
+  const users = current === undefined ? [] : [current];
+  for (const user of users) await revoke(store, uid, user);
+  return { uid, opId, users };
+}
+
+async function freeze(store: LedgerStore, uid: string, newOpId: string): Promise<string> {
+  const key = ledgerKey.gate(uid);
+  const gate = await readRow(store, "auth", key, GateRow);
+  if (gate === undefined) throw new CotalError(ErrorCode.FailedPrecondition, `lifecycle ${uid} has no issuance gate`);
+  if (gate.value.state !== "open") {
+    if (gate.value.op.kind === "retirement") return gate.value.op.opId;
+    throw new CotalError(ErrorCode.Conflict, `the gate of ${uid} is held by ${gate.value.op.kind} ${gate.value.op.opId}`, {
+      outcome: Outcome.NotExecuted,
+      next: "let that operation finish; run the command that began it again",
+    });
+  }
+  const op = { opId: newOpId, kind: "retirement" } as const;
+  await store.cas("auth", key, { state: "frozen", generation: gate.value.generation, op }, gate.revision);
+  return newOpId;
+}
+
+async function revoke(store: LedgerStore, uid: string, credentialId: string): Promise<void> {
+  const key = ledgerKey.cred(uid, credentialId);
+  const row = await readRow(store, "auth", key, CredentialRow);
+  if (row === undefined || row.value.state === "revoked") return;
+  await store.cas("auth", key, { ...row.value, state: "revoked" }, row.revision);
+}
+
+/** Second half, after the broker refuses the users and has none of them connected. */
+export async function completeRetirement(
+  store: LedgerStore,
+  principal: Principal,
+  uid: string,
+  opId: string,
+  streams: Readonly<Record<string, number>>,
+  cleanUp: () => Promise<void>,
+): Promise<void> {
+  const headKey = ledgerKey.head(principal);
+  const head = await readRow(store, "records", headKey, HeadRow);
+  const gateKey = ledgerKey.gate(uid);
+  const gate = await readRow(store, "auth", gateKey, GateRow);
+  if (head?.value.lifecycleUid !== uid || gate === undefined || gate.value.state === "open" || gate.value.op.opId !== opId) {
+    throw new CotalError(ErrorCode.FailedPrecondition, `${dotForm(principal)} is not being retired by this operation`, {
+      outcome: Outcome.NotExecuted,
+    });
+  }
+  await createOrRead(store, "records", ledgerKey.frontier(uid), FrontierRow, { lifecycleUid: uid, opId, streams });
+  await cleanUp();
+  if (head.value.state === "retiring") {
+    const { op: _, ...rest } = head.value;
+    await store.cas("records", headKey, { ...rest, state: "retired" }, head.revision);
+  }
+  if (gate.value.state === "frozen") {
+    await store.cas("auth", gateKey, { ...gate.value, state: "retired" }, gate.revision);
+  }
+}

@@ -1,0 +1,67 @@
+/**
+ * What the ledger needs of the broker: leader reads and two kinds of write, nothing else.
+ *
+ * Invariant: every write is a create or a compare-and-set pinned to the revision that was read; a
+ * read alone never decides anything (§13.9).
+ */
+import type { z } from "zod";
+import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
+
+/** One row as a leader read found it. */
+export type RawRow =
+  | { readonly kind: "absent" }
+  | { readonly kind: "marker"; readonly revision: number }
+  | { readonly kind: "value"; readonly revision: number; readonly value: unknown };
+
+/** The two buckets the ledger writes (§13.1, supplement B). */
+export type LedgerBucket = "auth" | "records" | "acl";
+
+export type LedgerStore = {
+  readonly read: (bucket: LedgerBucket, key: string) => Promise<RawRow>;
+  /** Throws `conflict` if the key has, or ever had, a value. */
+  readonly create: (bucket: LedgerBucket, key: string, value: object) => Promise<number>;
+  /** Throws `conflict` if the row moved. */
+  readonly cas: (bucket: LedgerBucket, key: string, value: object, revision: number) => Promise<number>;
+};
+
+export type Row<T> = { readonly value: T; readonly revision: number };
+
+/** Reads a never-deleted row: a marker there is corruption and refuses loudly (supplement B). */
+export async function readRow<Schema extends z.ZodType>(
+  store: LedgerStore,
+  bucket: LedgerBucket,
+  key: string,
+  schema: Schema,
+): Promise<Row<z.output<Schema>> | undefined> {
+  const raw = await store.read(bucket, key);
+  if (raw.kind === "absent") return undefined;
+  if (raw.kind === "marker") throw corrupt(key, "was deleted, and rows of this kind never are");
+  const parsed = schema.safeParse(raw.value);
+  if (!parsed.success) throw corrupt(key, parsed.error.issues[0]?.message ?? "does not parse");
+  return { value: parsed.data, revision: raw.revision };
+}
+
+function corrupt(key: string, why: string): CotalError {
+  return new CotalError(ErrorCode.FailedPrecondition, `the ledger row ${key} ${why}`, {
+    outcome: Outcome.NotExecuted,
+    next: "nothing is decided on it; compare it with a backup, or restore the space",
+  });
+}
+
+/** Creates a row, or adopts the one that is there. Says which. */
+export async function createOrRead<Schema extends z.ZodType>(
+  store: LedgerStore,
+  bucket: LedgerBucket,
+  key: string,
+  schema: Schema,
+  value: z.output<Schema> & object,
+): Promise<Row<z.output<Schema>> & { readonly created: boolean }> {
+  try {
+    return { value, revision: await store.create(bucket, key, value), created: true };
+  } catch (error) {
+    if (!(error instanceof CotalError) || error.code !== ErrorCode.Conflict) throw error;
+    const found = await readRow(store, bucket, key, schema);
+    if (found === undefined) throw error;
+    return { ...found, created: false };
+  }
+}

@@ -1,0 +1,46 @@
+/**
+ * Every header name of the wire, and the stored-copy rule.
+ *
+ * A message with a native provenance header is a copy that the broker made of something stored.
+ * It is refused on every delivery and command rail before it is parsed, because a broker's answer
+ * can be aimed at a live subject (§13.3, extended to every rail; names are case-insensitive and an
+ * empty value still counts).
+ */
+export const Header = {
+  MsgId: "Nats-Msg-Id",
+  ExpectedLastSubjectSequence: "Nats-Expected-Last-Subject-Sequence",
+  ExpectedLastSubjectSequenceSubject: "Nats-Expected-Last-Subject-Sequence-Subject",
+  ExpectedLastSequence: "Nats-Expected-Last-Sequence",
+  ExpectedStream: "Nats-Expected-Stream",
+  Ttl: "Nats-TTL",
+  Rollup: "Nats-Rollup",
+  BatchId: "Nats-Batch-Id",
+  BatchSequence: "Nats-Batch-Sequence",
+  BatchCommit: "Nats-Batch-Commit",
+  KvOperation: "KV-Operation",
+  MarkerReason: "Nats-Marker-Reason",
+  PendingMessages: "Nats-Pending-Messages",
+  /** On answers of a direct get: where the copy came from, and what is left of the batch. */
+  StoredSubject: "Nats-Subject",
+  StoredSequence: "Nats-Sequence",
+  StoredTime: "Nats-Time-Stamp",
+  NumPending: "Nats-Num-Pending",
+  LastSequence: "Nats-Last-Sequence",
+  Schedule: "Nats-Schedule",
+  ScheduleTarget: "Nats-Schedule-Target",
+  Scheduler: "Nats-Scheduler",
+  /** The DLV count in force when a copy was written (§8). */
+  DeliveryLimit: "Cotal-Delivery-Limit",
+} as const;
+export type Header = (typeof Header)[keyof typeof Header];
+
+/** What the broker writes on a copy of a stored message (§13.3). */
+export const PROVENANCE_HEADERS = ["Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp"] as const;
+
+const PROVENANCE_LOWER: ReadonlySet<string> = new Set(PROVENANCE_HEADERS.map((name) => name.toLowerCase()));
+
+/** True if any of the header names, in any case and with any value, marks a stored copy. */
+export function hasProvenance(names: Iterable<string>): boolean {
+  for (const name of names) if (PROVENANCE_LOWER.has(name.toLowerCase())) return true;
+  return false;
+}

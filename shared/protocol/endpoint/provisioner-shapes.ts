@@ -1,0 +1,149 @@
+/**
+ * Shapes of what the provisioner serves on the first rail: arguments and answers, shared by both
+ * sides. Contracts and `describe` come with the endpoint surface; the names stay.
+ */
+import { z } from "zod";
+import { LIFECYCLE_UID, PRINCIPAL_TOKEN, ROLE_TOKEN, USER_NKEY } from "../base/grammar.ts";
+import { isChannel, isChannelPattern } from "../base/channels.ts";
+import { ChannelConfig, ChannelDefaults } from "../chat/channel-config.ts";
+import { SpaceSettings } from "../chat/space-settings.ts";
+
+const channel = z.string().refine(isChannel, "not a concrete channel");
+const pattern = z.string().refine(isChannelPattern, "not a channel or pattern");
+const sequence = z.number().int().nonnegative();
+
+export const NoArgs = z.looseObject({});
+export const Done = z.looseObject({});
+
+export const SpaceAnswer = z.looseObject({ settings: SpaceSettings });
+
+export const ChannelsAnswer = z.looseObject({
+  defaults: ChannelDefaults,
+  channels: z.array(z.looseObject({ channel: z.string(), config: ChannelConfig })),
+});
+
+/** A page of presence records as stored; the reader applies §6's rules itself. */
+export const RosterArgs = z.looseObject({ cursor: sequence.optional(), limit: z.number().int().min(1).max(1000).optional() });
+export const RosterAnswer = z.looseObject({
+  records: z.array(z.looseObject({ key: z.string(), value: z.unknown() })),
+  /** Absent on the last page. */
+  cursor: sequence.optional(),
+});
+
+/** The join watermark (§7), with the channel's settings as they are now. */
+export const FrontierArgs = z.looseObject({ channel: pattern });
+export const FrontierAnswer = z.looseObject({
+  /** Last sequence of CHAT. */
+  frontier: sequence,
+  config: ChannelConfig.optional(),
+  defaults: ChannelDefaults,
+});
+
+/**
+ * History of one channel: forward from `fromSeq` (or `sinceMs`, epoch ms) up to `upToSeq`, or the
+ * last `last` messages.
+ */
+export const HistoryArgs = z.looseObject({
+  channel,
+  fromSeq: sequence.optional(),
+  sinceMs: z.number().nonnegative().optional(),
+  upToSeq: sequence.optional(),
+  limit: z.number().int().min(1).max(1000).optional(),
+  last: z.number().int().min(1).max(1000).optional(),
+});
+export const StoredMessage = z.looseObject({
+  seq: sequence,
+  /** When the broker stored it, epoch ms. */
+  storedAt: z.number(),
+  subject: z.string(),
+  /** UTF-8 text of the payload as it was published. */
+  data: z.string(),
+  headers: z.array(z.string()).optional(),
+});
+export const HistoryAnswer = z.looseObject({
+  messages: z.array(StoredMessage),
+  /** Where the next page begins; absent when the range is read to its end. */
+  nextSeq: sequence.optional(),
+  /** Messages of the range whose bytes are no UTF-8 text; skipped. */
+  unreadable: z.number().int().optional(),
+});
+
+/** Direct messages of the whole space, for an admin. */
+export const DmHistoryArgs = z.looseObject({ fromSeq: sequence.optional(), limit: z.number().int().min(1).max(500).optional() });
+
+export const MintArgs = z.strictObject({
+  profile: z.enum(["agent", "observer", "admin", "channel-writer", "probe"]),
+  /** An owner token, or a label to derive one from (decision H48). */
+  owner: z.string(),
+  actor: z.string().regex(PRINCIPAL_TOKEN),
+  name: z.string(),
+  userKey: z.string().regex(USER_NKEY),
+  subscribe: z.array(pattern).max(500).optional(),
+  allowSubscribe: z.array(pattern).max(500).optional(),
+  allowPublish: z.array(pattern).max(500).optional(),
+  role: z.string().regex(ROLE_TOKEN).optional(),
+});
+export type MintArgs = z.infer<typeof MintArgs>;
+export const MintAnswer = z.looseObject({
+  jwt: z.string(),
+  principal: z.string(),
+  uid: z.string(),
+  /** Unix seconds. */
+  expires: z.number(),
+});
+
+export const DeprovisionArgs = z.strictObject({
+  owner: z.string().regex(PRINCIPAL_TOKEN),
+  actor: z.string().regex(PRINCIPAL_TOKEN),
+});
+/** User keys to refuse at the broker before the second step. */
+export const DeprovisionAnswer = z.looseObject({ uid: z.string().regex(LIFECYCLE_UID), users: z.array(z.string()), opId: z.string() });
+export const DeprovisionCompleteArgs = z.strictObject({ ...DeprovisionArgs.shape, uid: z.string().regex(LIFECYCLE_UID), opId: z.string() });
+
+export const ChannelSetArgs = z.strictObject({
+  /** A concrete channel, or absent for the space's defaults. */
+  channel: channel.optional(),
+  /** `null` removes a field. */
+  change: z.strictObject({
+    replay: z.boolean().nullable().optional(),
+    replayWindow: ChannelConfig.shape.replayWindow.nullable(),
+    deliveryClass: ChannelConfig.shape.deliveryClass.nullable(),
+    description: ChannelConfig.shape.description.nullable(),
+    instructions: ChannelConfig.shape.instructions.nullable(),
+  }),
+});
+export const ChannelSetAnswer = z.looseObject({ config: ChannelConfig });
+
+/** A history limit (§8): seconds or none, count or none. */
+export const HistoryLimit = z.strictObject({
+  maxAgeSeconds: z.number().nullable(),
+  maxPerSubject: z.number().nullable(),
+});
+export type HistoryLimit = z.infer<typeof HistoryLimit>;
+export const LimitStore = z.enum(["chat", "dm", "delivery"]);
+export type LimitStore = z.infer<typeof LimitStore>;
+export const LimitsAnswer = z.looseObject({
+  chat: HistoryLimit,
+  dm: HistoryLimit,
+  delivery: HistoryLimit,
+});
+export const LimitsSetArgs = z.strictObject({
+  store: LimitStore,
+  maxAgeSeconds: z.number().nullable().optional(),
+  maxPerSubject: z.number().nullable().optional(),
+});
+
+/** One finding of a check: what is wrong, and what to do. */
+export const Finding = z.looseObject({
+  check: z.string(),
+  level: z.enum(["error", "warning"]),
+  message: z.string(),
+  next: z.string(),
+});
+export type Finding = z.infer<typeof Finding>;
+export const CheckAnswer = z.looseObject({
+  findings: z.array(Finding),
+  /** Broker's clock minus this daemon's, milliseconds. */
+  clockSkewMs: z.number(),
+  checked: z.array(z.string()),
+});

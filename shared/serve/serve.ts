@@ -1,0 +1,248 @@
+/**
+ * The first rail: serves untargeted commands of one endpoint (§13.2, §13.3).
+ *
+ * Invariants
+ * 1. The order of the checks is the contract's: provenance, subject, version, op, class, sender,
+ *    bind, arguments. Nothing runs before all have passed, and a refusal says `not-executed`.
+ * 2. The reply rides the rail derived from the request subject; a transport reply target is ignored.
+ * 3. What runs at once is bounded; over it the answer is `resource-exhausted`, not memory.
+ * 4. `stop` takes no new request and lets every running one answer.
+ */
+import type { Msg, NatsConnection, Subscription } from "@nats-io/transport-node";
+import type { z } from "zod";
+import { CotalError, ErrorCode, Outcome, toCotalError } from "../protocol/base/errors.ts";
+import { hasProvenance } from "../protocol/base/headers.ts";
+import {
+  type Caller,
+  type EndpointRequestSubject,
+  Route,
+  endpointSubjects,
+  endpointToken,
+  parseRequestSubject,
+} from "../protocol/endpoint/grammar.ts";
+import {
+  DEFAULT_DEADLINE_MS,
+  ENVELOPE_VERSION,
+  EndpointRequest,
+  type EndpointReply,
+  MAX_DEADLINE_MS,
+  errorReply,
+} from "../protocol/endpoint/envelope.ts";
+
+/** What a handler knows of a call. */
+export type CallContext = {
+  readonly caller: Caller;
+  /** The caller's dot-form. */
+  readonly from: string;
+  readonly requestId: string;
+  /** Aborted at the caller's deadline. */
+  readonly signal: AbortSignal;
+  readonly traceparent: string | undefined;
+};
+
+/** One command: its argument schema and what it does. Throws a `CotalError` to refuse. */
+export type Command = {
+  readonly input: z.ZodType;
+  readonly handle: (args: never, call: CallContext) => Promise<unknown>;
+};
+
+/** Declares a command with its argument type inferred. */
+export function command<Input extends z.ZodType>(
+  input: Input,
+  handle: (args: z.output<Input>, call: CallContext) => Promise<unknown>,
+): Command {
+  return { input, handle: handle as Command["handle"] };
+}
+
+/** What happened to a request, for logs and metrics. */
+export type ServedEvent = {
+  readonly command: string;
+  readonly from: string;
+  readonly requestId: string;
+  /** `ok`, an error code, or `dropped` for a message that is no request. */
+  readonly result: string;
+  readonly milliseconds: number;
+};
+
+export type ServeOptions = {
+  readonly nc: NatsConnection;
+  readonly space: string;
+  readonly endpoint: string;
+  readonly instanceId: string;
+  readonly epoch: number;
+  readonly commands: Readonly<Record<string, Command>>;
+  /** Requests that may run at once. */
+  readonly concurrency: number;
+  readonly onServed: (event: ServedEvent) => void;
+  readonly now: () => number;
+};
+
+export type ServedEndpoint = {
+  /** Stops intake, waits for what runs, then resolves. */
+  readonly stop: () => Promise<void>;
+};
+
+/** Starts serving; resolves once the broker has taken every subscription. */
+export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoint> {
+  const running = new Set<Promise<void>>();
+  const rails = endpointSubjects(options.space);
+  const queue = endpointToken(options.endpoint);
+  const take = (error: Error | null, message: Msg): void => {
+    if (error !== null) return;
+    const request = parseRequestSubject(message.subject);
+    if (request === undefined || hasProvenance(message.headers?.keys() ?? [])) {
+      options.onServed({ command: "", from: "", requestId: "", result: "dropped", milliseconds: 0 });
+      return;
+    }
+    const work = answer(options, rails, request, message, running.size >= options.concurrency);
+    running.add(work);
+    void work.finally(() => running.delete(work));
+  };
+  const subscriptions: Subscription[] = Object.keys(options.commands).flatMap((name) => [
+    options.nc.subscribe(rails.serveOne(options.endpoint, name), { queue, callback: take }),
+    options.nc.subscribe(rails.serveInst(options.endpoint, options.instanceId, name), { callback: take }),
+  ]);
+  await options.nc.flush();
+  return {
+    stop: async () => {
+      await Promise.all(subscriptions.map((subscription) => subscription.drain()));
+      await Promise.all(running);
+    },
+  };
+}
+
+async function answer(
+  options: ServeOptions,
+  rails: ReturnType<typeof endpointSubjects>,
+  subject: EndpointRequestSubject,
+  message: Msg,
+  full: boolean,
+): Promise<void> {
+  const started = options.now();
+  const from = `${subject.owner}.${subject.actor}`;
+  let requestId = "";
+  let expected = true;
+  let reply: EndpointReply;
+  let result = "ok";
+  try {
+    const request = parseEnvelope(message);
+    requestId = request.id;
+    expected = request.replyExpected;
+    const declared = checkEnvelope(options, subject, request);
+    if (full) throw busy();
+    reply = await run(declared, subject, request, from);
+  } catch (thrown) {
+    const error = toCotalError(thrown);
+    result = error.code;
+    reply = errorReply(requestId, error);
+  }
+  if (expected) {
+    const target = rails.reply(subject, options.instanceId, options.epoch);
+    const sent = send(options.nc, target, reply);
+    if (sent !== undefined) result = sent;
+  }
+  options.onServed({ command: subject.command, from, requestId, result, milliseconds: options.now() - started });
+}
+
+/** Publishes a reply; one that does not fit the broker's payload is replaced by a refusal. */
+function send(nc: NatsConnection, target: string, reply: EndpointReply): string | undefined {
+  const bytes = new TextEncoder().encode(JSON.stringify(reply));
+  const limit = nc.info?.max_payload ?? Number.POSITIVE_INFINITY;
+  if (bytes.length <= limit) {
+    nc.publish(target, bytes);
+    return undefined;
+  }
+  const error = new CotalError(ErrorCode.ResourceExhausted, "the answer is larger than the broker's max_payload", {
+    outcome: Outcome.Executed,
+    next: "ask for a smaller page",
+  });
+  nc.publish(target, JSON.stringify(errorReply(reply.id, error)));
+  return error.code;
+}
+
+function parseEnvelope(message: Msg): EndpointRequest {
+  let value: unknown;
+  try {
+    value = message.json();
+  } catch {
+    throw refused(ErrorCode.BadRequest, "the request is not JSON");
+  }
+  const version = (value as { v?: unknown } | null)?.v;
+  if (version !== ENVELOPE_VERSION) throw refused(ErrorCode.UnsupportedVersion, `this endpoint speaks v ${ENVELOPE_VERSION}`);
+  const parsed = EndpointRequest.safeParse(value);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    throw refused(ErrorCode.BadRequest, `${issue?.path.join(".") ?? ""} ${issue?.message ?? ""}`.trim());
+  }
+  return parsed.data;
+}
+
+function checkEnvelope(options: ServeOptions, subject: EndpointRequestSubject, request: EndpointRequest): Command {
+  if (request.op.endpoint !== subject.endpoint || request.op.command !== subject.command) {
+    throw refused(ErrorCode.OpMismatch, "op is not what the subject says");
+  }
+  const declared = Object.hasOwn(options.commands, subject.command) ? options.commands[subject.command] : undefined;
+  if (declared === undefined) throw refused(ErrorCode.Unimplemented, `no command ${subject.command}`);
+  if (request.class !== "ephemeral") throw refused(ErrorCode.ClassMismatch, "this command is ephemeral");
+  if (request.from.id !== `${subject.owner}.${subject.actor}`) {
+    throw refused(ErrorCode.SenderMismatch, "from.id is not the subject's sender");
+  }
+  if (request.target !== undefined) throw refused(ErrorCode.TargetMismatch, "this command has no target");
+  if (request.replyExpected && request.deadlineMs === undefined) {
+    throw refused(ErrorCode.BadRequest, "a call needs deadlineMs");
+  }
+  checkBind(options, subject, request);
+  return declared;
+}
+
+function checkBind(options: ServeOptions, subject: EndpointRequestSubject, request: EndpointRequest): void {
+  const { bind } = request;
+  if (bind === undefined) return;
+  if (subject.route === Route.Inst && bind.instanceId !== subject.instanceId) {
+    throw refused(ErrorCode.BadRequest, "bind names another instance than the subject");
+  }
+  const details = [{ kind: "ai.cotal.ep.bind-refused" }];
+  if (bind.instanceId !== options.instanceId) {
+    throw new CotalError(ErrorCode.FailedPrecondition, "another instance received this", {
+      outcome: Outcome.NotExecuted,
+      details,
+    });
+  }
+  if (bind.epoch !== options.epoch) {
+    throw new CotalError(ErrorCode.Expired, "this instance is at another epoch", { outcome: Outcome.NotExecuted, details });
+  }
+}
+
+async function run(
+  declared: Command,
+  subject: EndpointRequestSubject,
+  request: EndpointRequest,
+  from: string,
+): Promise<EndpointReply> {
+  const args = declared.input.safeParse(request.args ?? {});
+  if (!args.success) {
+    const issue = args.error.issues[0];
+    throw refused(ErrorCode.BadRequest, `args.${issue?.path.join(".") ?? ""}: ${issue?.message ?? ""}`);
+  }
+  const deadline = Math.min(request.deadlineMs ?? DEFAULT_DEADLINE_MS, MAX_DEADLINE_MS);
+  const call: CallContext = {
+    caller: { principal: { owner: subject.owner, actor: subject.actor }, uid: subject.uid },
+    from,
+    requestId: request.id,
+    signal: AbortSignal.timeout(deadline),
+    traceparent: request.correlation?.traceparent,
+  };
+  const data = await declared.handle(args.data as never, call);
+  return { v: ENVELOPE_VERSION, id: request.id, ok: true, ...(data === undefined ? {} : { data }) };
+}
+
+function refused(code: ErrorCode, message: string): CotalError {
+  return new CotalError(code, message, { outcome: Outcome.NotExecuted });
+}
+
+function busy(): CotalError {
+  return new CotalError(ErrorCode.ResourceExhausted, "this instance has as many requests running as it takes", {
+    outcome: Outcome.NotExecuted,
+    next: "ask again in a moment",
+  });
+}

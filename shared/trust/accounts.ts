@@ -1,0 +1,112 @@
+/**
+ * The JWTs of a broker's operator and of a space's three accounts (decision H60).
+ *
+ * front: where every client connects, without JetStream. store: every stream and bucket; only
+ * daemons connect. auth: for the callout, which may place connections in that front only.
+ *
+ * Invariants
+ * 1. An export is private and answered once: an import needs an activation token signed by the
+ *    store, made out to that one front. Another account that carries the same tokens is refused.
+ * 2. The list of exports comes from `shared/grants/exports.ts` and nowhere else.
+ */
+import { type Export, type Import, encodeAccount, encodeActivation, encodeOperator } from "@nats-io/jwt";
+import { storeExports } from "../grants/exports.ts";
+import type { SigningKey } from "./keys.ts";
+
+export type SpaceKeys = {
+  readonly front: SigningKey;
+  readonly store: SigningKey;
+  readonly auth: SigningKey;
+  readonly frontSigner: SigningKey;
+  readonly storeSigner: SigningKey;
+};
+
+export type SpaceAccountOptions = {
+  /** Store limits in bytes; -1 for the server's own. */
+  readonly diskBytes: number;
+  readonly connections: number;
+  /** User nkeys that may no longer connect: unix seconds up to which their JWTs are refused. */
+  readonly revoked: Readonly<Record<string, number>>;
+};
+
+export type SpaceAccounts = { readonly front: string; readonly store: string; readonly auth: string };
+
+const UNLIMITED = {
+  subs: -1,
+  data: -1,
+  payload: -1,
+  imports: -1,
+  exports: -1,
+  wildcards: true,
+  leaf: 0,
+} as const;
+
+const NO_JETSTREAM = { mem_storage: 0, disk_storage: 0, streams: 0, consumer: 0 } as const;
+
+/** The operator's JWT; it names the system account. */
+export function operatorJwt(operator: SigningKey, system: string): Promise<string> {
+  return encodeOperator("cotal", operator.pair, { system_account: system });
+}
+
+/** The system account's JWT. */
+export function systemJwt(operator: SigningKey, system: SigningKey, signer: SigningKey): Promise<string> {
+  return encodeAccount(
+    "SYS",
+    system.pair,
+    { limits: { ...UNLIMITED, conn: -1, ...NO_JETSTREAM }, signing_keys: [signer.publicKey] },
+    { signer: operator.pair },
+  );
+}
+
+/** The three account JWTs of a space. */
+export async function spaceAccounts(
+  operator: SigningKey,
+  space: string,
+  keys: SpaceKeys,
+  options: SpaceAccountOptions,
+): Promise<SpaceAccounts> {
+  const rows = storeExports(space);
+  const exports: Export[] = rows.map((row) => ({
+    name: row.name,
+    subject: row.subject,
+    type: "service",
+    token_req: true,
+    response_type: "Singleton",
+  }));
+  const imports: Import[] = await Promise.all(
+    rows.map(async (row) => ({
+      name: row.name,
+      subject: row.subject,
+      local_subject: row.subject,
+      type: "service" as const,
+      account: keys.store.publicKey,
+      token: await encodeActivation(row.name, keys.front.publicKey, keys.store.publicKey, "service", { subject: row.subject }, {
+        signer: keys.storeSigner.pair,
+      }),
+    })),
+  );
+  const base = { ...UNLIMITED, conn: options.connections };
+  const signed = { signer: operator.pair };
+  const revocations = { revocations: { ...options.revoked } };
+  const [front, store, auth] = await Promise.all([
+    encodeAccount(
+      `${space}.front`,
+      keys.front.pair,
+      { limits: { ...base, ...NO_JETSTREAM }, imports, signing_keys: [keys.frontSigner.publicKey], ...revocations },
+      signed,
+    ),
+    encodeAccount(
+      `${space}.store`,
+      keys.store.pair,
+      {
+        limits: { ...base, mem_storage: 0, disk_storage: options.diskBytes, streams: -1, consumer: -1 },
+        exports,
+        signing_keys: [keys.storeSigner.publicKey],
+        ...revocations,
+      },
+      signed,
+    ),
+    encodeAccount(`${space}.auth`, keys.auth.pair, { limits: { ...base, ...NO_JETSTREAM } }, signed),
+  ]);
+  return { front, store, auth };
+}

@@ -1,0 +1,91 @@
+/**
+ * Trust material on disk, split by who needs it (architecture §4).
+ *
+ * ```
+ * <state>/trust/               operator and system-account keys; only the trust program reads it
+ * <state>/spaces/<s>/trust/    identity keys of the space's accounts, revocations; trust program
+ * <state>/spaces/<s>/provisioner/  signing keys, credentials, owner secret; the provisioner
+ * <state>/spaces/<s>/operator/     the operator's own credential; the CLI
+ * <state>/spaces/<s>/agents/       credentials that the CLI keeps for `--as`
+ * ```
+ *
+ * Invariants: every file is 0600 in a 0700 folder; a write is to a temporary file, then a rename,
+ * so a crash leaves the old file or the new one; a secret is created once and never overwritten.
+ */
+import { randomBytes } from "node:crypto";
+import { chmodSync, existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { type KeyKind, type SigningKey, keyFromSeed, newKey } from "./keys.ts";
+
+/** Paths of a state folder. */
+export function trustPaths(state: string) {
+  const space = (name: string) => join(state, "spaces", name);
+  return {
+    root: join(state, "trust"),
+    operatorKey: join(state, "trust", "operator.nk"),
+    operatorJwt: join(state, "trust", "operator.jwt"),
+    systemKey: join(state, "trust", "system.nk"),
+    systemSigner: join(state, "trust", "system-signer.nk"),
+    systemJwt: join(state, "trust", "system.jwt"),
+    spaces: join(state, "spaces"),
+    space,
+    spaceTrust: (name: string) => join(space(name), "trust"),
+    provisioner: (name: string) => join(space(name), "provisioner"),
+    operatorCreds: (name: string) => join(space(name), "operator", "operator.creds"),
+    agents: (name: string) => join(space(name), "agents"),
+    agentCreds: (name: string, actor: string) => join(space(name), "agents", `${actor}.creds`),
+  } as const;
+}
+export type TrustPaths = ReturnType<typeof trustPaths>;
+
+/** Files inside the provisioner's folder. */
+export const ProvisionerFile = {
+  FrontSigner: "front-signer.nk",
+  StoreSigner: "store-signer.nk",
+  OwnerSecret: "owner.secret",
+  /** Lifecycle UID of the provisioner itself. */
+  Uid: "lifecycle.uid",
+  /** Public keys of the accounts it signs for. */
+  Accounts: "accounts.json",
+  /** What the trust program minted, to be entered into the ledger. */
+  Issued: "issued.json",
+} as const;
+
+/** Writes a 0600 file whole or not at all, replacing an older one. */
+export function writePrivate(path: string, text: string): void {
+  const temporary = stage(path, text);
+  renameSync(temporary, path);
+}
+
+/** Creates a 0600 file; the first writer wins, and every caller reads the winner's text. */
+export function createPrivate(path: string, make: () => string): string {
+  if (!existsSync(path)) {
+    const temporary = stage(path, make());
+    try {
+      linkSync(temporary, path);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    } finally {
+      rmSync(temporary, { force: true });
+    }
+  }
+  return readFileSync(path, "utf8").trim();
+}
+
+function stage(path: string, text: string): string {
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  chmodSync(dirname(path), 0o700);
+  const temporary = `${path}.${randomBytes(6).toString("hex")}.tmp`;
+  writeFileSync(temporary, text.endsWith("\n") ? text : `${text}\n`, { mode: 0o600, flush: true });
+  return temporary;
+}
+
+/** A key kept in a file: drawn at first use, then always the same. */
+export function keptKey(path: string, kind: KeyKind): SigningKey {
+  return keyFromSeed(createPrivate(path, () => newKey(kind).seedText()));
+}
+
+/** 32 random bytes kept in a file as hex. */
+export function keptSecret(path: string): Buffer {
+  return Buffer.from(createPrivate(path, () => randomBytes(32).toString("hex")), "hex");
+}

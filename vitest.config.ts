@@ -1,0 +1,14 @@
+import { defineConfig } from "vitest/config";
+
+/** Tests start real brokers and processes; two at a time is what two cores carry. */
+export default defineConfig({
+  test: {
+    include: ["test/**/*.test.ts"],
+    exclude: ["test/bench/**", "test/container/**", "node_modules/**"],
+    pool: "forks",
+    maxWorkers: 2,
+    testTimeout: 30_000,
+    hookTimeout: 60_000,
+    teardownTimeout: 20_000,
+  },
+});
