@@ -144,7 +144,8 @@ async function main(): Promise<number> {
   const [command = "", ...rest] = process.argv.slice(2);
   try {
     const run = COMMANDS[command];
-    if (run === undefined) throw badRequest(`unknown command ${JSON.stringify(command)}`, "use init, space, revoke or servers");
+    if (run === undefined)
+      throw badRequest(`unknown command ${JSON.stringify(command)}`, "use init, space, revoke or servers");
     const text = { type: "string" } as const;
     const { values } = parseArgs({
       args: rest,

@@ -27,7 +27,7 @@ export function serverConfigText(config: ServerConfig): string {
     `pid_file: ${quoted(config.pidFile)}`,
     `max_control_line: ${REQUIRED_CONTROL_LINE}`,
     `max_payload: ${config.maxPayload}`,
-    "write_deadline: \"10s\"",
+    'write_deadline: "10s"',
     `jetstream { store_dir: ${quoted(config.storeDir)} }`,
   ];
   if (config.trust === undefined) return [...common, ""].join("\n");

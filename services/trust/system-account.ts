@@ -57,7 +57,11 @@ export type ServerFacts = {
 
 const Varz = z.looseObject({
   server: z.looseObject({ name: z.string(), ver: z.string() }),
-  data: z.looseObject({ max_control_line: z.number().optional(), max_payload: z.number(), cluster: z.unknown().optional() }),
+  data: z.looseObject({
+    max_control_line: z.number().optional(),
+    max_payload: z.number(),
+    cluster: z.unknown().optional(),
+  }),
 });
 
 /** The limits of every server that answers within the wait. */
@@ -105,7 +109,9 @@ export function assertServers(facts: readonly ServerFacts[]): void {
 const Connz = z.looseObject({
   data: z.looseObject({
     total: z.number(),
-    connections: z.array(z.looseObject({ cid: z.number(), nkey: z.string().optional(), authorized_user: z.string().optional() })),
+    connections: z.array(
+      z.looseObject({ cid: z.number(), nkey: z.string().optional(), authorized_user: z.string().optional() }),
+    ),
   }),
 });
 
@@ -113,7 +119,11 @@ const Connz = z.looseObject({
 export async function connectedUsers(connection: Connection, users: readonly string[]): Promise<number> {
   const wanted = new Set(users);
   const body = JSON.stringify({ auth: true, limit: 65_536 });
-  const answers = await connection.nc.requestMany(sys.ping("CONNZ"), body, { strategy: "stall", maxWait: 3000, stall: 500 });
+  const answers = await connection.nc.requestMany(sys.ping("CONNZ"), body, {
+    strategy: "stall",
+    maxWait: 3000,
+    stall: 500,
+  });
   let found = 0;
   for await (const answer of answers) {
     for (const live of Connz.parse(answer.json()).data.connections) {

@@ -145,7 +145,8 @@ async function dialFirst(options: ConnectOptions, auth: DialedAuth, pace: Pace):
       if (error.code === ErrorCode.Unauthenticated) denials += 1;
       pace.failed();
       const last = reconnect.kind === "bounded" && pace.failures() >= reconnect.attempts;
-      if (last || auth.failure() !== undefined || isTerminal(error) || denials >= denialsAllowed(reconnect)) throw error;
+      if (last || auth.failure() !== undefined || isTerminal(error) || denials >= denialsAllowed(reconnect))
+        throw error;
       options.onStatus?.({ type: "retrying", failures: pace.failures(), waitMs: pace.waitMs(), error });
       await pause(pace.waitMs(), signal);
     }
@@ -173,7 +174,10 @@ async function explain(
 ): Promise<CotalError> {
   if (auth.failure() !== undefined) return credentialError(auth.failure());
   // A socket that closes during login may reject with `undefined`.
-  const error = fromNats(thrown ?? new CotalError(ErrorCode.Unavailable, "the broker closed the connection"), "connect");
+  const error = fromNats(
+    thrown ?? new CotalError(ErrorCode.Unavailable, "the broker closed the connection"),
+    "connect",
+  );
   if (error.code === ErrorCode.Unauthenticated || !reachedConnect) return error;
   return (await tooLong(options, auth)) ?? error;
 }
@@ -330,9 +334,64 @@ function keep(nc: NatsConnection, options: ConnectOptions, auth: DialedAuth, pac
       return info.version;
     },
     isUp: () => isUp,
-    up: (timeoutMs) => waitUp(() => isUp, () => nc.isClosed(), waiting, timeoutMs),
+    up: (timeoutMs) =>
+      waitUp(
+        () => isUp,
+        () => nc.isClosed(),
+        waiting,
+        timeoutMs,
+      ),
     closed,
     drain: (timeoutMs = DRAIN_TIMEOUT_MS) => drain(nc, () => isUp, timeoutMs),
     close: () => nc.close(),
   };
+}
+
+/** A refused login, told as a status while a dial is under way. */
+const isDenial = (error: Error): boolean =>
+  error instanceof AuthorizationError || error instanceof UserAuthenticationExpiredError;
+
+/** nats.js sets INFO before `connect` resolves. */
+function missingInfo(): never {
+  throw new CotalError(ErrorCode.Internal, "the broker sent no INFO");
+}
+
+function waitUp(
+  isUp: () => boolean,
+  isClosed: () => boolean,
+  waiting: Set<() => void>,
+  timeoutMs: number,
+): Promise<void> {
+  const down = (message: string) =>
+    new CotalError(ErrorCode.Unavailable, message, {
+      outcome: Outcome.NotExecuted,
+      next: "check that the broker runs; the connection comes back by itself",
+    });
+  if (isClosed()) return Promise.reject(down("the connection is closed"));
+  if (isUp()) return Promise.resolve();
+  return new Promise((resolve, reject) => {
+    const settle = (): void => {
+      clearTimeout(timer);
+      waiting.delete(settle);
+      if (isUp()) resolve();
+      else
+        reject(down(isClosed() ? "the connection is closed" : `the broker did not come back within ${timeoutMs} ms`));
+    };
+    const timer = setTimeout(settle, timeoutMs);
+    waiting.add(settle);
+  });
+}
+
+/** nats.js's own drain waits for a server that may be gone: it gets a bound, and then the axe. */
+async function drain(nc: NatsConnection, isUp: () => boolean, timeoutMs: number): Promise<void> {
+  if (nc.isClosed()) return;
+  if (!isUp()) return nc.close();
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, timeoutMs);
+  });
+  // A connection that falls while it drains rejects; closing it is all that is left to do.
+  await Promise.race([nc.drain().catch(() => undefined), late]);
+  clearTimeout(timer);
+  if (!nc.isClosed()) await nc.close();
 }

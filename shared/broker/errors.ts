@@ -64,7 +64,10 @@ const BY_NUMBER: ReadonlyMap<number, ErrorCode> = new Map(
       // 10039 and 10076 are also said for seconds after a cluster lost a stream's leader.
       [
         ErrorCode.Unavailable,
-        [10004, 10005, 10006, 10007, 10008, 10009, 10039, 10041, 10076, 10118, 10119, 10158, 10163, 10176, 10194, 10195],
+        [
+          10004, 10005, 10006, 10007, 10008, 10009, 10039, 10041, 10076, 10118, 10119, 10158, 10163, 10176, 10194,
+          10195,
+        ],
       ],
     ] as const
   ).flatMap(([code, numbers]) => numbers.map((number): [number, ErrorCode] => [number, code])),

@@ -17,7 +17,14 @@ import {
   operatorRows,
   probeRows,
 } from "./client-profiles.ts";
-import { type ServeScope, type TargetScope, deprovisionerRows, ledgerRows, provisionerRows, systemAdministratorRows } from "./host-profiles.ts";
+import {
+  type ServeScope,
+  type TargetScope,
+  deprovisionerRows,
+  ledgerRows,
+  provisionerRows,
+  systemAdministratorRows,
+} from "./host-profiles.ts";
 
 const HOUR = 3600;
 const DAY = 24 * HOUR;

@@ -92,7 +92,12 @@ export async function activate(
   return { uid, inboxNonce };
 }
 
-async function moveHead(store: LedgerStore, request: ActivationRequest, uid: string, gate: Row<GateRow>): Promise<void> {
+async function moveHead(
+  store: LedgerStore,
+  request: ActivationRequest,
+  uid: string,
+  gate: Row<GateRow>,
+): Promise<void> {
   const key = ledgerKey.head(request.principal);
   const active: HeadRow = {
     owner: request.principal.owner,
@@ -103,7 +108,8 @@ async function moveHead(store: LedgerStore, request: ActivationRequest, uid: str
     state: "active",
   };
   const found = await readRow(store, "records", key, HeadRow);
-  if (found !== undefined && !headMatchesKey(found.value, request.principal)) throw conflict(`${key} names another alias`);
+  if (found !== undefined && !headMatchesKey(found.value, request.principal))
+    throw conflict(`${key} names another alias`);
   if (found !== undefined && found.value.lifecycleUid === uid) return;
   const from = found?.value.state ?? "absent";
   if (!headMayMove(from, "active", false)) return lose(store, request, uid, gate);

@@ -48,10 +48,14 @@ async function freeze(store: LedgerStore, uid: string, newOpId: string): Promise
   if (gate === undefined) throw new CotalError(ErrorCode.FailedPrecondition, `lifecycle ${uid} has no issuance gate`);
   if (gate.value.state !== "open") {
     if (gate.value.op.kind === "retirement") return gate.value.op.opId;
-    throw new CotalError(ErrorCode.Conflict, `the gate of ${uid} is held by ${gate.value.op.kind} ${gate.value.op.opId}`, {
-      outcome: Outcome.NotExecuted,
-      next: "let that operation finish; run the command that began it again",
-    });
+    throw new CotalError(
+      ErrorCode.Conflict,
+      `the gate of ${uid} is held by ${gate.value.op.kind} ${gate.value.op.opId}`,
+      {
+        outcome: Outcome.NotExecuted,
+        next: "let that operation finish; run the command that began it again",
+      },
+    );
   }
   const op = { opId: newOpId, kind: "retirement" } as const;
   await store.cas("auth", key, { state: "frozen", generation: gate.value.generation, op }, gate.revision);
@@ -78,7 +82,12 @@ export async function completeRetirement(
   const head = await readRow(store, "records", headKey, HeadRow);
   const gateKey = ledgerKey.gate(uid);
   const gate = await readRow(store, "auth", gateKey, GateRow);
-  if (head?.value.lifecycleUid !== uid || gate === undefined || gate.value.state === "open" || gate.value.op.opId !== opId) {
+  if (
+    head?.value.lifecycleUid !== uid ||
+    gate === undefined ||
+    gate.value.state === "open" ||
+    gate.value.op.opId !== opId
+  ) {
     throw new CotalError(ErrorCode.FailedPrecondition, `${dotForm(principal)} is not being retired by this operation`, {
       outcome: Outcome.NotExecuted,
     });

@@ -168,7 +168,8 @@ function parseEnvelope(message: Msg): EndpointRequest {
     throw refused(ErrorCode.BadRequest, "the request is not JSON");
   }
   const version = (value as { v?: unknown } | null)?.v;
-  if (version !== ENVELOPE_VERSION) throw refused(ErrorCode.UnsupportedVersion, `this endpoint speaks v ${ENVELOPE_VERSION}`);
+  if (version !== ENVELOPE_VERSION)
+    throw refused(ErrorCode.UnsupportedVersion, `this endpoint speaks v ${ENVELOPE_VERSION}`);
   const parsed = EndpointRequest.safeParse(value);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
@@ -209,7 +210,10 @@ function checkBind(options: ServeOptions, subject: EndpointRequestSubject, reque
     });
   }
   if (bind.epoch !== options.epoch) {
-    throw new CotalError(ErrorCode.Expired, "this instance is at another epoch", { outcome: Outcome.NotExecuted, details });
+    throw new CotalError(ErrorCode.Expired, "this instance is at another epoch", {
+      outcome: Outcome.NotExecuted,
+      details,
+    });
   }
 }
 

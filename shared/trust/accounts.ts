@@ -80,9 +80,16 @@ export async function spaceAccounts(
       local_subject: row.subject,
       type: "service" as const,
       account: keys.store.publicKey,
-      token: await encodeActivation(row.name, keys.front.publicKey, keys.store.publicKey, "service", { subject: row.subject }, {
-        signer: keys.storeSigner.pair,
-      }),
+      token: await encodeActivation(
+        row.name,
+        keys.front.publicKey,
+        keys.store.publicKey,
+        "service",
+        { subject: row.subject },
+        {
+          signer: keys.storeSigner.pair,
+        },
+      ),
     })),
   );
   const base = { ...UNLIMITED, conn: options.connections };

@@ -87,5 +87,8 @@ export function keptKey(path: string, kind: KeyKind): SigningKey {
 
 /** 32 random bytes kept in a file as hex. */
 export function keptSecret(path: string): Buffer {
-  return Buffer.from(createPrivate(path, () => randomBytes(32).toString("hex")), "hex");
+  return Buffer.from(
+    createPrivate(path, () => randomBytes(32).toString("hex")),
+    "hex",
+  );
 }

@@ -102,7 +102,8 @@ export function endpointSubjects(space: string) {
     /** The caller's whole reply rail: exact arity, so its grant carries a paired deny. */
     replyGrant: (from: Caller) => `${prefix}.reply.*.*.*.${caller(from)}.*`,
     /** Serve subscription of one command on the class rail; queue-qualified only. */
-    serveOne: (endpoint: string, command: string) => `${prefix}.one.${endpointToken(endpoint)}.${checkCommand(command)}.>`,
+    serveOne: (endpoint: string, command: string) =>
+      `${prefix}.one.${endpointToken(endpoint)}.${checkCommand(command)}.>`,
     serveInst: (endpoint: string, instanceId: string, command: string) =>
       `${prefix}.inst.${endpointToken(endpoint)}.${instanceId}.${checkCommand(command)}.>`,
     /** Publish grant of a responder: own triple and epoch pinned. */
@@ -156,7 +157,9 @@ function untargeted(
 }
 
 /** Who answered, read off the broker-authenticated reply subject (§13.2). */
-export function parseReplySubject(subject: string): { endpoint: string; instanceId: string; epoch: number } | undefined {
+export function parseReplySubject(
+  subject: string,
+): { endpoint: string; instanceId: string; epoch: number } | undefined {
   const tokens = subject.split(".");
   if (tokens.length !== 11 || tokens[0] !== ROOT || tokens[2] !== "ep" || tokens[3] !== "reply") return undefined;
   const [endpoint, instanceId, epoch] = tokens.slice(4, 7);

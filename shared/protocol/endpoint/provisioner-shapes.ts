@@ -23,7 +23,10 @@ export const ChannelsAnswer = z.looseObject({
 });
 
 /** A page of presence records as stored; the reader applies §6's rules itself. */
-export const RosterArgs = z.looseObject({ cursor: sequence.optional(), limit: z.number().int().min(1).max(1000).optional() });
+export const RosterArgs = z.looseObject({
+  cursor: sequence.optional(),
+  limit: z.number().int().min(1).max(1000).optional(),
+});
 export const RosterAnswer = z.looseObject({
   records: z.array(z.looseObject({ key: z.string(), value: z.unknown() })),
   /** Absent on the last page. */
@@ -69,7 +72,10 @@ export const HistoryAnswer = z.looseObject({
 });
 
 /** Direct messages of the whole space, for an admin. */
-export const DmHistoryArgs = z.looseObject({ fromSeq: sequence.optional(), limit: z.number().int().min(1).max(500).optional() });
+export const DmHistoryArgs = z.looseObject({
+  fromSeq: sequence.optional(),
+  limit: z.number().int().min(1).max(500).optional(),
+});
 
 export const MintArgs = z.strictObject({
   profile: z.enum(["agent", "observer", "admin", "channel-writer", "probe"]),
@@ -97,8 +103,16 @@ export const DeprovisionArgs = z.strictObject({
   actor: z.string().regex(PRINCIPAL_TOKEN),
 });
 /** User keys to refuse at the broker before the second step. */
-export const DeprovisionAnswer = z.looseObject({ uid: z.string().regex(LIFECYCLE_UID), users: z.array(z.string()), opId: z.string() });
-export const DeprovisionCompleteArgs = z.strictObject({ ...DeprovisionArgs.shape, uid: z.string().regex(LIFECYCLE_UID), opId: z.string() });
+export const DeprovisionAnswer = z.looseObject({
+  uid: z.string().regex(LIFECYCLE_UID),
+  users: z.array(z.string()),
+  opId: z.string(),
+});
+export const DeprovisionCompleteArgs = z.strictObject({
+  ...DeprovisionArgs.shape,
+  uid: z.string().regex(LIFECYCLE_UID),
+  opId: z.string(),
+});
 
 export const ChannelSetArgs = z.strictObject({
   /** A concrete channel, or absent for the space's defaults. */

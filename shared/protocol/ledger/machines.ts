@@ -25,7 +25,11 @@ export function gateMayMove(from: GateState | "absent", to: GateState, kind: Ope
 }
 
 /** Edges of a lifecycle head; `retired` to `active` is only for another UID of the same alias. */
-export const HEAD_EDGES: readonly { readonly from: HeadState | "absent"; readonly to: HeadState; readonly sameUid: boolean }[] = [
+export const HEAD_EDGES: readonly {
+  readonly from: HeadState | "absent";
+  readonly to: HeadState;
+  readonly sameUid: boolean;
+}[] = [
   { from: "absent", to: "active", sameUid: false },
   { from: "active", to: "retiring", sameUid: true },
   { from: "retiring", to: "retired", sameUid: true },

@@ -27,7 +27,14 @@ export const GateOperation = z.strictObject({
 });
 export type GateOperation = z.infer<typeof GateOperation>;
 
-export const UidRow = z.strictObject({ v: z.literal(1), lifecycleUid: uid, owner: token, actor: token, opId: z.string(), at: count });
+export const UidRow = z.strictObject({
+  v: z.literal(1),
+  lifecycleUid: uid,
+  owner: token,
+  actor: token,
+  opId: z.string(),
+  at: count,
+});
 export type UidRow = z.infer<typeof UidRow>;
 
 export const GateRow = z.union([
