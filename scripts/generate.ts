@@ -2,15 +2,11 @@
  * `npm run generate`: writes every checked-in file that is made from the sources.
  * `npm run generate -- --check` writes nothing, names the stale ones and exits 1.
  *
- * To add a generator, add a row.
+ * The generators are listed in generate/all.ts.
  */
 import { join } from "node:path";
-import { type Generator, staleFiles, writeFiles } from "./generate/generated.ts";
-import { SCHEMA_FOLDER, generateSchemas } from "./generate/schemas.ts";
-
-const GENERATORS: Readonly<Record<string, Generator>> = {
-  schemas: { make: generateSchemas, folder: SCHEMA_FOLDER },
-};
+import { GENERATORS } from "./generate/all.ts";
+import { staleFiles, writeFiles } from "./generate/generated.ts";
 
 const ROOT = join(import.meta.dirname, "..");
 const checkOnly = process.argv.includes("--check");

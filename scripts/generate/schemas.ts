@@ -1,6 +1,5 @@
 /**
- * docs/schema/: the JSON Schemas of the chat side of the wire, from the Zod shapes in
- * shared/protocol/chat/.
+ * docs/schema/: the JSON Schemas of the wire, from the Zod shapes in shared/protocol/.
  *
  * Messages are draft-07 because §5 asks for that draft, and message.json is authoritative for their
  * shape (decision H58). All others are 2020-12, as contracts are.
@@ -12,6 +11,8 @@
 import { z } from "zod";
 import { AnycastNotice, AnycastStatus, TakeReply, TakeRequest } from "../../shared/protocol/chat/anycast.ts";
 import { ChannelConfig, ChannelDefaults } from "../../shared/protocol/chat/channel-config.ts";
+import { EndpointReply, EndpointRequest } from "../../shared/protocol/endpoint/envelope.ts";
+import { SpaceSettings } from "../../shared/protocol/chat/space-settings.ts";
 import { LivenessAnswer } from "../../shared/protocol/chat/liveness.ts";
 import { CotalMessage, EndpointRef } from "../../shared/protocol/chat/message.ts";
 import { ArtifactPart, DataPart, ExtensionPart, Part, TextPart } from "../../shared/protocol/chat/parts.ts";
@@ -72,6 +73,27 @@ const ROWS: readonly SchemaRow[] = [
     draft: "draft-2020-12",
     title: "ChannelDefaults",
     description: "The space-wide defaults of the registry (§7).",
+  },
+  {
+    file: "space-settings.json",
+    schema: SpaceSettings,
+    draft: "draft-2020-12",
+    title: "SpaceSettings",
+    description: "The closed row of a space's settings in the channel registry.",
+  },
+  {
+    file: "endpoint-request.json",
+    schema: EndpointRequest,
+    draft: "draft-2020-12",
+    title: "EndpointRequest",
+    description: "The request envelope of a command (§13.3).",
+  },
+  {
+    file: "endpoint-reply.json",
+    schema: EndpointReply,
+    draft: "draft-2020-12",
+    title: "EndpointReply",
+    description: "The reply envelope of a command (§13.3). An error without an outcome is of unknown outcome.",
   },
   {
     file: "liveness-answer.json",

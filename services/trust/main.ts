@@ -5,7 +5,7 @@
  *
  * ```
  * init   --state DIR --host H --port N --monitor N [--open]   trust and the broker's configuration
- * space  --state DIR --space S --server URL                   accounts, keys, operator credential
+ * space  --state DIR --space S --server URL [--auth static]   accounts, keys, operator credential
  * revoke --state DIR --space S --server URL --users U,U       refuse these users; prove them gone
  * servers --state DIR --server URL                            every server's limits
  * ```
@@ -20,7 +20,7 @@ import { spaceToken } from "../../shared/protocol/base/subjects.ts";
 import { spaceAccounts } from "../../shared/trust/accounts.ts";
 import { ensureBrokerTrust, systemCredential } from "./broker-trust.ts";
 import { serverConfigText } from "./server-config.ts";
-import { addRevoked, ensureOperatorCredential, ensureSpaceTrust, revokedUsers } from "./space-trust.ts";
+import { addRevoked, ensureOperatorCredential, ensureSpaceTrust, publishSpace, revokedUsers } from "./space-trust.ts";
 import { assertServers, connectSystem, connectedUsers, pushAccount, serverFacts } from "./system-account.ts";
 
 const MAX_PAYLOAD = 1_048_576;
@@ -74,6 +74,7 @@ async function space(options: Options): Promise<object> {
     const own = ensureSpaceTrust(state, name);
     await pushSpace(state, name, connection);
     await ensureOperatorCredential(state, own, now);
+    publishSpace(state, own, authMode(options["auth"]));
     return { kind: "space-trust", space: name };
   } finally {
     await connection.drain();
@@ -130,6 +131,12 @@ async function pushSpace(state: string, name: string, connection: Parameters<typ
   await pushAccount(connection, keys.auth.publicKey, accounts.auth);
 }
 
+function authMode(text: unknown): "static" | "user" {
+  if (text === undefined || text === "static") return "static";
+  if (text === "user") return "user";
+  throw badRequest(`--auth ${JSON.stringify(text)} is unknown`, "use static or user");
+}
+
 function required(options: Options, name: string): string {
   const value = options[name];
   if (typeof value !== "string" || value === "") throw badRequest(`--${name} is missing`);
@@ -157,6 +164,7 @@ async function main(): Promise<number> {
         port: text,
         monitor: text,
         users: text,
+        auth: text,
         open: { type: "boolean" },
       },
     });

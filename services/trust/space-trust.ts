@@ -26,6 +26,7 @@ import {
   writePrivate,
 } from "../../shared/trust/folder.ts";
 import { IssuedList } from "../../shared/trust/issued.ts";
+import type { SpaceFile } from "../../shared/trust/space-file.ts";
 import { mintUser } from "../../shared/trust/jwt.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { systemOwner } from "../../shared/trust/owner.ts";
@@ -36,7 +37,10 @@ export type SpaceTrust = {
   readonly ownerSecret: Buffer;
 };
 
-/** Reads or creates the keys of a space and the provisioner's files. */
+/**
+ * Reads or creates the keys of a space and the provisioner's files. A space keeps the mode it was
+ * made with.
+ */
 export function ensureSpaceTrust(state: string, space: string): SpaceTrust {
   const paths = trustPaths(state);
   const own = paths.spaceTrust(space);
@@ -48,11 +52,17 @@ export function ensureSpaceTrust(state: string, space: string): SpaceTrust {
     frontSigner: keptKey(join(theirs, ProvisionerFile.FrontSigner), "account"),
     storeSigner: keptKey(join(theirs, ProvisionerFile.StoreSigner), "account"),
   };
-  createPrivate(join(theirs, ProvisionerFile.Uid), () => drawLifecycleUid(randomBytes));
-  createPrivate(join(theirs, ProvisionerFile.Accounts), () =>
-    JSON.stringify({ front: keys.front.publicKey, store: keys.store.publicKey }),
-  );
+  for (const file of [ProvisionerFile.Uid, ProvisionerFile.LedgerUid]) {
+    createPrivate(join(theirs, file), () => drawLifecycleUid(randomBytes));
+  }
   return { space, keys, ownerSecret: keptSecret(join(theirs, ProvisionerFile.OwnerSecret)) };
+}
+
+/** The last step: from now on the provisioner may take the space up. */
+export function publishSpace(state: string, { space, keys }: SpaceTrust, auth: SpaceFile["auth"]): void {
+  createPrivate(join(trustPaths(state).provisioner(space), ProvisionerFile.Space), () =>
+    JSON.stringify({ v: 1, front: keys.front.publicKey, store: keys.store.publicKey, auth } satisfies SpaceFile),
+  );
 }
 
 /** Renews the operator's credential when less than half of its life is left. */

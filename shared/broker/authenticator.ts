@@ -71,7 +71,7 @@ function present(source: Authenticator, nonce: string | undefined): Auth {
 }
 
 /** Length of the CONNECT line that nats.js writes, but for the few bytes that vary with its version. */
-export function connectBytes(name: string, auth: Auth = undefined): number {
+export function connectBytes(name: string, auth?: Auth): number {
   const fixed = { protocol: 1, version: "0.0.0", lang: "nats.js", verbose: false, pedantic: false };
   const line = `CONNECT ${JSON.stringify({ ...fixed, headers: true, no_responders: true, name, ...auth })}`;
   return Buffer.byteLength(line);

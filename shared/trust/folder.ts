@@ -43,10 +43,11 @@ export const ProvisionerFile = {
   FrontSigner: "front-signer.nk",
   StoreSigner: "store-signer.nk",
   OwnerSecret: "owner.secret",
-  /** Lifecycle UID of the provisioner itself. */
+  /** Lifecycle UIDs of the provisioner itself and of its ledger. */
   Uid: "lifecycle.uid",
-  /** Public keys of the accounts it signs for. */
-  Accounts: "accounts.json",
+  LedgerUid: "ledger.uid",
+  /** What it signs for (`space-file.ts`); written last, so a folder that has it is whole. */
+  Space: "space.json",
   /** What the trust program minted, to be entered into the ledger. */
   Issued: "issued.json",
 } as const;

@@ -5,7 +5,7 @@ const WORD = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
 const BASE32 = "abcdefghijklmnopqrstuvwxyz234567";
 
 const of = (alphabet: string, minLength: number, maxLength: number) =>
-  fc.string({ unit: fc.constantFrom(...alphabet), minLength, maxLength });
+  fc.string({ unit: fc.constantFrom(...alphabet.split("")), minLength, maxLength });
 
 export const spaces = of(`${WORD}-`, 1, 32);
 export const owners = fc.oneof(

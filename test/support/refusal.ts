@@ -11,3 +11,14 @@ export function refusal(call: () => unknown): CotalError {
   }
   throw new Error("nothing was thrown");
 }
+
+/** The same for a promise, which has to reject with a `CotalError`. */
+export async function failure(pending: Promise<unknown>): Promise<CotalError> {
+  try {
+    await pending;
+  } catch (thrown) {
+    if (thrown instanceof CotalError) return thrown;
+    throw new Error("what it rejected with is no CotalError", { cause: thrown });
+  }
+  throw new Error("it did not reject");
+}

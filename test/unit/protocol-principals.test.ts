@@ -25,7 +25,7 @@ import { lifecycleUids, principals } from "../support/arbitraries.ts";
 import { refusal } from "../support/refusal.ts";
 
 const tokens = fc.string({
-  unit: fc.constantFrom(..."abcXYZ019_"),
+  unit: fc.constantFrom(..."abcXYZ019_".split("")),
   minLength: 1,
   maxLength: 64,
 });
@@ -73,8 +73,8 @@ describe("W2.03 W3.02 a principal token is refused, never rewritten", () => {
   });
 
   test("a dot-form has two tokens", () => {
-    for (const text of ["", ".", "a", "a.", ".a", "a.b.c", "a..b"]) expect(parseDotForm(text), text).toBeUndefined();
-    for (const text of ["", "-", "a", "a-", "-a", "a-b-c", "a--b"]) expect(parseDashForm(text), text).toBeUndefined();
+    expect(["", ".", "a", "a.", ".a", "a.b.c", "a..b"].filter(parseDotForm)).toEqual([]);
+    expect(["", "-", "a", "a-", "-a", "a-b-c", "a--b"].filter(parseDashForm)).toEqual([]);
   });
 });
 

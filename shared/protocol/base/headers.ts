@@ -21,6 +21,7 @@ export const Header = {
   MarkerReason: "Nats-Marker-Reason",
   PendingMessages: "Nats-Pending-Messages",
   /** On answers of a direct get: where the copy came from, and what is left of the batch. */
+  StoredStream: "Nats-Stream",
   StoredSubject: "Nats-Subject",
   StoredSequence: "Nats-Sequence",
   StoredTime: "Nats-Time-Stamp",

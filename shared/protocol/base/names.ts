@@ -50,6 +50,11 @@ export function spaceNames(space: string) {
 export type SpaceNames = ReturnType<typeof spaceNames>;
 export type BucketKey = keyof SpaceNames["bucket"];
 
+/** True for the three streams whose history limit an operator may set (§8). */
+export function hasHistoryLimit(stream: string): boolean {
+  return /^(?:CHAT|DM|DLV)_/.test(stream);
+}
+
 /** The stream behind a KV bucket. */
 export function bucketStream(bucket: string): string {
   return `KV_${bucket}`;

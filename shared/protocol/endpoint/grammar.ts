@@ -53,11 +53,12 @@ export type Caller = { readonly principal: Principal; readonly uid: string };
 
 /** An endpoint name as a subject token: `.` becomes `_` (§13.2). */
 export function endpointToken(name: string): string {
-  const labels = name.split(".");
-  if (name.length > 64 || !labels.every((label) => ENDPOINT_LABEL.test(label))) {
-    throw badRequest(`${JSON.stringify(name.slice(0, 80))} is not an endpoint name`);
-  }
-  return labels.join("_");
+  if (!isEndpointName(name)) throw badRequest(`${JSON.stringify(name.slice(0, 80))} is not an endpoint name`);
+  return name.replaceAll(".", "_");
+}
+
+function isEndpointName(name: string): boolean {
+  return name.length <= 64 && name.split(".").every((label) => ENDPOINT_LABEL.test(label));
 }
 
 /** Back from the token; `_` can't stand in a label, so the mapping is exact. */
@@ -153,7 +154,10 @@ function untargeted(
   if (owner === undefined || actor === undefined || uid === undefined || nonce === undefined) return undefined;
   if (MODES.has(owner) || !OWNER_TOKEN.test(owner) || !PRINCIPAL_TOKEN.test(actor)) return undefined;
   if (!COMMAND_TOKEN.test(command) || !LIFECYCLE_UID.test(uid) || !REQUEST_NONCE.test(nonce)) return undefined;
-  return { route, space, endpoint: endpointName(endpoint), command, owner, actor, uid, nonce };
+  // A token that is no name would make the derived reply unbuildable.
+  const name = endpointName(endpoint);
+  if (!isEndpointName(name)) return undefined;
+  return { route, space, endpoint: name, command, owner, actor, uid, nonce };
 }
 
 /** Who answered, read off the broker-authenticated reply subject (§13.2). */
@@ -164,5 +168,6 @@ export function parseReplySubject(
   if (tokens.length !== 11 || tokens[0] !== ROOT || tokens[2] !== "ep" || tokens[3] !== "reply") return undefined;
   const [endpoint, instanceId, epoch] = tokens.slice(4, 7);
   if (!endpoint || !instanceId || !epoch || !/^\d{1,15}$/.test(epoch)) return undefined;
-  return { endpoint: endpointName(endpoint), instanceId, epoch: Number(epoch) };
+  const name = endpointName(endpoint);
+  return isEndpointName(name) ? { endpoint: name, instanceId, epoch: Number(epoch) } : undefined;
 }

@@ -67,6 +67,8 @@ export const HistoryAnswer = z.looseObject({
   messages: z.array(StoredMessage),
   /** Where the next page begins; absent when the range is read to its end. */
   nextSeq: sequence.optional(),
+  /** The older ones of the asked-for `last` messages did not fit; ask again with this as `upToSeq`. */
+  olderUpToSeq: sequence.optional(),
   /** Messages of the range whose bytes are no UTF-8 text; skipped. */
   unreadable: z.number().int().optional(),
 });

@@ -97,6 +97,8 @@ export const AclRow = z.strictObject({
   name: z.string(),
   allowSubscribe: z.array(z.string().refine(isChannelPattern)),
   role: z.string().regex(ROLE_TOKEN).optional(),
+  /** The lifecycle has an inbox of its own: `dm_` and `dlv_` durables were made for it. */
+  durables: z.boolean(),
   credential: z.string().regex(USER_NKEY),
   at: count,
 });

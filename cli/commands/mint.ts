@@ -1,0 +1,73 @@
+/** `cotal mint`: makes a credential for an agent; the key is drawn here and never leaves. */
+import { resolve } from "node:path";
+import type { Command } from "commander";
+import { channelPattern } from "../../shared/protocol/base/channels.ts";
+import { principal } from "../../shared/protocol/base/principals.ts";
+import { roleDurable } from "../../shared/protocol/base/names.ts";
+import { checkName } from "../../shared/protocol/chat/presence.ts";
+import { trustPaths } from "../../shared/trust/folder.ts";
+import { argument, listOf } from "../exit.ts";
+import { DEFAULT_CHANNELS, mintInto } from "../minting.ts";
+import { operatorCredentials, withRail } from "../operator.ts";
+import { type Invocation, handle } from "../program.ts";
+import { table } from "../text.ts";
+
+type MintOptions = {
+  readonly owner: string;
+  readonly actor: string;
+  readonly name?: string;
+  readonly subscribe?: string[];
+  readonly publish?: string[];
+  readonly role?: string;
+  readonly out?: string;
+};
+
+export function registerMint(program: Command): void {
+  const command = program
+    .command("mint")
+    .description("make a credential for an agent")
+    .requiredOption("--owner <owner>", "whose agent it is: a label such as acme, or an owner token")
+    .requiredOption("--actor <actor>", "its name within the owner: letters, digits, _")
+    .option("--name <name>", "display name (default: the actor)")
+    .option("--subscribe <channels>", "channels it may read, separated by commas (default general)", listOf)
+    .option("--publish <channels>", "channels it may post to (default: those it may read)", listOf)
+    .option("--role <role>", "the role whose queue it serves")
+    .option("--out <file>", "where to write it (default: kept in the state folder)");
+  handle<MintOptions>(command, mint);
+}
+
+async function mint({ options, out, target }: Invocation<MintOptions>): Promise<void> {
+  const at = target();
+  const { actor } = argument(() => principal("local", options.actor));
+  const subscribe = argument(() => (options.subscribe ?? DEFAULT_CHANNELS).map(channelPattern));
+  const publish = argument(() => (options.publish ?? subscribe).map(channelPattern));
+  const name = argument(() => checkName(options.name ?? actor));
+  const { role } = options;
+  if (role !== undefined) argument(() => roleDurable(role));
+  const file = options.out === undefined ? trustPaths(at.state).agentCreds(at.space, actor) : resolve(options.out);
+  const minted = await withRail(at, operatorCredentials(at), (rail) =>
+    mintInto(rail, file, {
+      profile: "agent",
+      owner: options.owner,
+      actor,
+      name,
+      subscribe,
+      allowSubscribe: subscribe,
+      allowPublish: publish,
+      ...(role === undefined ? {} : { role }),
+    }),
+  );
+  const item = { kind: "minted", ...minted, name, subscribe, publish, ...(role === undefined ? {} : { role }) };
+  out.item(
+    item,
+    ...table([
+      ["principal", minted.principal],
+      ["uid", minted.uid],
+      ["reads", subscribe.join(", ")],
+      ["posts to", publish.join(", ")],
+      ...(role === undefined ? [] : [["role", role]]),
+      ["expires", new Date(minted.expires * 1000).toISOString()],
+      ["file", minted.file],
+    ]),
+  );
+}

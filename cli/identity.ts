@@ -1,0 +1,82 @@
+/**
+ * Who a command acts as: a credential file, a kept credential of this state, or a name in an open
+ * space.
+ *
+ * Invariants
+ * 1. `--as` mints at most once, at first use, and only where the operator's state is at hand.
+ * 2. In an open space the lifecycle uid is drawn once and kept: without it an inbox would not
+ *    survive the command (decision H37).
+ */
+import { randomBytes } from "node:crypto";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import type { Credentials } from "../shared/client/identity.ts";
+import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
+import { OPEN_OWNER, drawLifecycleUid, principal } from "../shared/protocol/base/principals.ts";
+import { createPrivate, trustPaths } from "../shared/trust/folder.ts";
+import { UsageError, argument } from "./exit.ts";
+import { EVERY_CHANNEL, LOCAL_OWNER, mintInto } from "./minting.ts";
+import { operatorCredentials, withRail } from "./operator.ts";
+import type { Output } from "./output.ts";
+import type { CommonOptions, Target } from "./target.ts";
+
+/** The credentials that the options name; `undefined` if they name none. */
+export async function namedCredentials(
+  target: Target,
+  options: CommonOptions,
+  out: Output,
+): Promise<Credentials | undefined> {
+  if (options.creds !== undefined && options.as !== undefined) {
+    throw new UsageError("--creds and --as both say who acts", { next: "use one of them" });
+  }
+  if (options.creds !== undefined) return { kind: "static", file: options.creds };
+  if (options.as === undefined) return undefined;
+  const actor = argument(() => principal(OPEN_OWNER, options.as ?? "")).actor;
+  if (isOpen(target)) return openCredentials(target, actor);
+  return { kind: "static", file: await keptCredential(target, actor, out) };
+}
+
+/** As `namedCredentials`, for a command that acts as somebody. */
+export async function memberCredentials(target: Target, options: CommonOptions, out: Output): Promise<Credentials> {
+  const named = await namedCredentials(target, options, out);
+  if (named !== undefined) return named;
+  throw new UsageError("it is not said who acts", {
+    next: "add --as ACTOR (any name, on the machine that runs the space) or --creds FILE",
+  });
+}
+
+/** A link without a kept state behind it leads to a space that anybody may enter, or to a refusal. */
+function isOpen(target: Target): boolean {
+  if (target.auth !== undefined) return target.auth === "open";
+  return !existsSync(trustPaths(target.state).operatorCreds(target.space));
+}
+
+export function openCredentials(target: Target, actor: string): Credentials {
+  const file = join(trustPaths(target.state).agents(target.space), `${actor}.uid`);
+  const uid = createPrivate(file, () => drawLifecycleUid(randomBytes));
+  return { kind: "open", actor, uid, ...(target.secret === undefined ? {} : { secret: target.secret }) };
+}
+
+async function keptCredential(target: Target, actor: string, out: Output): Promise<string> {
+  const file = trustPaths(target.state).agentCreds(target.space, actor);
+  if (existsSync(file)) return file;
+  if (target.auth === undefined && !existsSync(trustPaths(target.state).operatorCreds(target.space))) {
+    throw new CotalError(ErrorCode.FailedPrecondition, `there is no credential of ${actor} in ${target.state}`, {
+      outcome: Outcome.NotExecuted,
+      next: "ask the operator for one (cotal mint) and name it with --creds FILE",
+    });
+  }
+  const minted = await withRail(target, operatorCredentials(target), (rail) =>
+    mintInto(rail, file, {
+      profile: "agent",
+      owner: LOCAL_OWNER,
+      actor,
+      name: actor,
+      subscribe: [...EVERY_CHANNEL],
+      allowSubscribe: [...EVERY_CHANNEL],
+      allowPublish: [...EVERY_CHANNEL],
+    }),
+  );
+  out.note(`minted ${minted.principal} for ${actor}; it is kept in ${file}`);
+  return file;
+}

@@ -1,0 +1,96 @@
+/**
+ * The CLI: parses, runs one command, ends with its exit code.
+ *
+ * Invariants: usage errors end with 2 and every other refusal with its own code (exit.ts); under
+ * `--json` each of them is one object on standard output.
+ */
+import { Command, CommanderError, Option } from "commander";
+import { toCotalError } from "../shared/protocol/base/errors.ts";
+import version from "../package.json" with { type: "json" };
+import { registerAsk } from "./commands/ask.ts";
+import { registerChannels } from "./commands/channels.ts";
+import { registerChannelSet } from "./commands/channel-set.ts";
+import { registerDeprovision } from "./commands/deprovision.ts";
+import { registerDm } from "./commands/dm.ts";
+import { registerDoctor } from "./commands/doctor.ts";
+import { registerDown } from "./commands/down.ts";
+import { registerHistory } from "./commands/history.ts";
+import { registerJoin } from "./commands/join.ts";
+import { registerLimits } from "./commands/limits.ts";
+import { registerMint } from "./commands/mint.ts";
+import { registerSend } from "./commands/send.ts";
+import { registerSpace } from "./commands/space.ts";
+import { registerStatus } from "./commands/status.ts";
+import { registerTail } from "./commands/tail.ts";
+import { registerUp } from "./commands/up.ts";
+import { registerWho } from "./commands/who.ts";
+import { Exit, UsageError, exitOf } from "./exit.ts";
+import { createOutput, watchBrokenPipe } from "./output.ts";
+
+/** In the order in which `cotal --help` lists them. */
+const COMMANDS: readonly ((program: Command) => void)[] = [
+  registerUp,
+  registerDown,
+  registerStatus,
+  registerDoctor,
+  registerMint,
+  registerDeprovision,
+  registerSend,
+  registerDm,
+  registerAsk,
+  registerTail,
+  registerWho,
+  registerChannels,
+  registerChannelSet,
+  registerHistory,
+  registerJoin,
+  registerSpace,
+  registerLimits,
+];
+
+const HELP_CODES: ReadonlySet<string> = new Set(["commander.helpDisplayed", "commander.version"]);
+
+function createProgram(json: boolean): Command {
+  const program = new Command("cotal")
+    .description("Spaces in which software agents talk: channels, direct messages, roles, presence.")
+    .version(version.version)
+    .option("--state <dir>", "state folder (COTAL_STATE; default ~/.local/state/cotal)")
+    .option("--space <name>", "space (default main)")
+    .option("--server <url>", "address of the broker, or a join link (cotal://host/space)")
+    .option("--creds <file>", "act with this credential file")
+    .option("--as <actor>", "act as this name, with a credential kept in the state folder")
+    .addOption(new Option("--json", "one object a line, each with a kind"))
+    .configureHelp({ showGlobalOptions: true })
+    .configureOutput({
+      // A usage error is ours to print, once and in one shape.
+      outputError: () => undefined,
+      writeErr: (text) => void (json || process.stderr.write(text)),
+    })
+    .showHelpAfterError(false)
+    .exitOverride();
+  for (const register of COMMANDS) register(program);
+  return program;
+}
+
+async function main(args: readonly string[]): Promise<number> {
+  const json = args.includes("--json");
+  try {
+    await createProgram(json).parseAsync([...args], { from: "user" });
+    return Number(process.exitCode ?? Exit.Done);
+  } catch (thrown) {
+    if (thrown instanceof CommanderError && HELP_CODES.has(thrown.code)) return Exit.Done;
+    const error = thrown instanceof CommanderError ? usage(thrown) : thrown;
+    createOutput(json).error(toCotalError(error));
+    return exitOf(error);
+  }
+}
+
+function usage({ code, message }: CommanderError): UsageError {
+  // `cotal` alone prints the help and ends as a wrong use.
+  const text = code === "commander.help" ? "no command was given" : message.replace(/^error: /, "");
+  return new UsageError(text, { next: "run cotal --help, or cotal COMMAND --help" });
+}
+
+watchBrokenPipe();
+// Whatever a library still holds open must not keep a finished command alive.
+process.exit(await main(process.argv.slice(2)));

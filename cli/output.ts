@@ -1,0 +1,61 @@
+/**
+ * What a command prints: text for a person, or with `--json` one object a line, each with a `kind`.
+ *
+ * Invariants
+ * 1. With `--json` nothing but such objects reaches standard output, errors included, and hints for
+ *    a person are left out.
+ * 2. Colour only on a terminal, never under `NO_COLOR`.
+ * 3. A reader that went away (`| head`) ends the program quietly.
+ */
+import { styleText } from "node:util";
+import { type CotalError } from "../shared/protocol/base/errors.ts";
+import { oneLine } from "./text.ts";
+
+export type Item = { readonly kind: string; readonly [field: string]: unknown };
+type Style = "bold" | "dim" | "green" | "yellow" | "red" | "cyan";
+
+export type Output = {
+  readonly json: boolean;
+  /** The result: the object under `--json`, else the lines. */
+  readonly item: (item: Item, ...lines: readonly string[]) => void;
+  /** For a person only, on standard error. */
+  readonly note: (...lines: readonly string[]) => void;
+  readonly error: (error: CotalError) => void;
+  readonly style: (style: Style, text: string) => string;
+};
+
+export function createOutput(json: boolean): Output {
+  const style = (name: Style, text: string, stream: NodeJS.WriteStream): string =>
+    // Node decides: a terminal, NO_COLOR, FORCE_COLOR.
+    styleText(name, text, { stream, validateStream: true });
+  return {
+    json,
+    style: (name, text) => style(name, text, process.stdout),
+    item: (item, ...lines) => {
+      if (json) process.stdout.write(`${JSON.stringify(item)}\n`);
+      else for (const line of lines) process.stdout.write(`${line}\n`);
+    },
+    note: (...lines) => {
+      if (json) return;
+      for (const line of lines) process.stderr.write(`${line}\n`);
+    },
+    error: (error) => {
+      const { code, message, next = "run cotal doctor to see what is wrong" } = error;
+      if (json) {
+        process.stdout.write(`${JSON.stringify({ kind: "error", code, message, next })}\n`);
+      } else {
+        const mark = style("red", `cotal: ${code}:`, process.stderr);
+        process.stderr.write(`${mark} ${oneLine(message)}\n  next: ${oneLine(next)}\n`);
+      }
+    },
+  };
+}
+
+/** A closed reader is no fault; anything else that stdout says is. */
+export function watchBrokenPipe(): void {
+  for (const stream of [process.stdout, process.stderr]) {
+    stream.on("error", (error: NodeJS.ErrnoException) => {
+      process.exit(error.code === "EPIPE" ? 0 : 1);
+    });
+  }
+}

@@ -1,0 +1,107 @@
+/**
+ * What a person asks of a plane from outside: is it there, how is it, end it.
+ *
+ * Invariants
+ * 1. Records are claims. What they name is compared with the system before it is shown as running,
+ *    and never signalled otherwise (process-identity.ts).
+ * 2. `stopPlane` returns when every process of the record is proved gone.
+ */
+import { get } from "node:http";
+import { z } from "zod";
+import { CotalError, ErrorCode } from "../shared/protocol/base/errors.ts";
+import { saysInfo } from "./broker-process.ts";
+import { type ChildRecord, type PlaneRecord, liveChildren, readPlane, removePlane } from "./plane-record.ts";
+import { endProcess, isAlive, signalProcess, waitGone } from "./process-identity.ts";
+import { LOOPBACK, parseJson } from "./state-folder.ts";
+
+const Readyz = z.looseObject({
+  status: z.string(),
+  checks: z.array(z.looseObject({ name: z.string(), ok: z.boolean(), detail: z.string(), next: z.string() })),
+});
+export type HealthCheck = z.infer<typeof Readyz>["checks"][number];
+
+export type ChildStatus = {
+  readonly name: string;
+  readonly pid: number;
+  readonly restarts: number;
+  /** `down`: not running; `failing`: runs, and says that something is wrong; `silent`: does not answer. */
+  readonly health: "ok" | "failing" | "silent" | "down";
+  /** Checks that fail. */
+  readonly failing: readonly HealthCheck[];
+};
+
+export type PlaneStatus =
+  | { readonly kind: "none" }
+  /** There is a record whose launcher is gone. */
+  | { readonly kind: "crashed"; readonly record: PlaneRecord; readonly left: readonly ChildRecord[] }
+  | { readonly kind: "running"; readonly record: PlaneRecord; readonly children: readonly ChildStatus[] };
+
+const EXPECTED = ["broker", "provisioner"] as const;
+const STOP_TIMEOUT_MS = 15_000;
+
+export async function planeStatus(state: string): Promise<PlaneStatus> {
+  const record = readPlane(state);
+  if (record === undefined) return { kind: "none" };
+  if (!isAlive(record.launcher)) return { kind: "crashed", record, left: liveChildren(record) };
+  const children = await Promise.all(EXPECTED.map((name) => childStatus(record, name)));
+  return { kind: "running", record, children };
+}
+
+async function childStatus(record: PlaneRecord, name: string): Promise<ChildStatus> {
+  const child = record.children.find((one) => one.name === name);
+  if (child === undefined || !isAlive(child.process)) {
+    return { name, pid: child?.process.pid ?? 0, restarts: child?.restarts ?? 0, health: "down", failing: [] };
+  }
+  const seen = name === "broker" ? await brokerHealth(record) : await daemonHealth(child);
+  return { name, pid: child.process.pid, restarts: child.restarts, ...seen };
+}
+
+type Seen = Pick<ChildStatus, "health" | "failing">;
+
+async function brokerHealth(record: PlaneRecord): Promise<Seen> {
+  return { health: (await saysInfo(LOOPBACK, record.port, 2000)) ? "ok" : "silent", failing: [] };
+}
+
+async function daemonHealth(child: ChildRecord): Promise<Seen> {
+  const text = child.health === undefined ? undefined : await readyz(child.health);
+  const parsed = Readyz.safeParse(text === undefined ? undefined : parseJson(text));
+  if (!parsed.success) return { health: "silent", failing: [] };
+  const failing = parsed.data.checks.filter(({ ok }) => !ok);
+  return { health: failing.length === 0 ? "ok" : "failing", failing };
+}
+
+function readyz(port: number): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const request = get({ host: LOOPBACK, port, path: "/readyz", timeout: 2000 }, (response) => {
+      let text = "";
+      response.setEncoding("utf8");
+      response.on("data", (chunk: string) => {
+        text = (text + chunk).slice(0, 1024 * 1024);
+      });
+      response.once("end", () => resolve(text));
+      response.once("error", () => resolve(undefined));
+    });
+    request.once("timeout", () => request.destroy());
+    request.once("error", () => resolve(undefined));
+  });
+}
+
+/** Ends the plane of this state and waits until it is gone; false if none ran. */
+export async function stopPlane(state: string): Promise<boolean> {
+  const record = readPlane(state);
+  if (record === undefined) return false;
+  const ran = signalProcess(record.launcher, "SIGTERM");
+  if (ran && !(await waitGone(record.launcher, STOP_TIMEOUT_MS))) {
+    signalProcess(record.launcher, "SIGKILL");
+    await waitGone(record.launcher, 2000);
+  }
+  const left = liveChildren(record);
+  for (const child of left.toReversed()) {
+    if (await endProcess(child.process, 3000)) continue;
+    throw new CotalError(ErrorCode.FailedPrecondition, `process ${child.process.pid} (${child.name}) does not end`, {
+      next: "end it by hand",
+    });
+  }
+  if (readPlane(state)?.startedAt === record.startedAt) removePlane(state);
+  return ran || left.length > 0;
+}

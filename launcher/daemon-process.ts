@@ -1,0 +1,85 @@
+/**
+ * A daemon as a child process: it tells over IPC where its health is served and when it is ready,
+ * and it ends by itself when its launcher is gone.
+ */
+import { spawn } from "node:child_process";
+import { CotalError, ErrorCode } from "../shared/protocol/base/errors.ts";
+import { EXIT_CODES, type ExitCode } from "../shared/daemon/exit-codes.ts";
+import type { DaemonEvent } from "../shared/daemon/host.ts";
+import { type Child, type ChildEnd, adopt, endText } from "./child.ts";
+import { childEnv } from "./child-env.ts";
+import { type LogFile, lastLines, openLogFile } from "./log-file.ts";
+import { parseJson } from "./state-folder.ts";
+
+export type DaemonProcess = {
+  readonly name: string;
+  /** Its `main.ts`. */
+  readonly program: string;
+  readonly env: Readonly<Record<string, string>>;
+  readonly log: string;
+  readonly listening: (healthPort: number) => void;
+};
+
+const READY_TIMEOUT_MS = 60_000;
+
+/** Milliseconds a daemon gets to finish what is in flight: all of it must fit in ten seconds. */
+export const DAEMON_DRAIN_MS = 6000;
+
+export function launchDaemon(options: DaemonProcess): Promise<Child> {
+  const { name, program, env, log, listening } = options;
+  const file = openLogFile(log);
+  const child = spawn(process.execPath, [program], {
+    stdio: ["ignore", "pipe", "pipe", "ipc"],
+    detached: true,
+    env: childEnv({
+      ...env,
+      COTAL_PARENT_IPC: "true",
+      COTAL_HEALTH_PORT: "0",
+      COTAL_DRAIN_MS: String(DAEMON_DRAIN_MS),
+    }),
+  });
+  child.stdout?.on("data", file.write);
+  child.stderr?.on("data", file.write);
+  child.once("close", () => file.close());
+  return adopt({
+    name,
+    process: child,
+    untilReady: () =>
+      new Promise((resolve) => {
+        child.on("message", (event: DaemonEvent) => {
+          if (event.kind === "listening") listening(event.health);
+          if (event.kind === "ready") resolve();
+        });
+      }),
+    readyTimeoutMs: READY_TIMEOUT_MS,
+    whyEnded: (end) => whyEnded(name, log, end, file),
+  });
+}
+
+function whyEnded(name: string, log: string, end: ChildEnd, file: LogFile): CotalError {
+  file.close();
+  const known: { readonly meaning: string } | undefined =
+    end.code === null ? undefined : EXIT_CODES[end.code as ExitCode];
+  const cause = lastFault(log);
+  const why = [known?.meaning, cause].filter((part) => part !== undefined).join(": ");
+  return new CotalError(
+    ErrorCode.FailedPrecondition,
+    `the ${name} ended with ${endText(end)}${why === "" ? "" : ` (${why})`}`,
+    { next: `read ${log}` },
+  );
+}
+
+/** The message of the last error in a JSON log. */
+function lastFault(log: string): string | undefined {
+  for (const line of lastLines(log, 50).toReversed()) {
+    const entry = parseJson(line);
+    if (typeof entry !== "object" || entry === null || !("level" in entry)) continue;
+    if (entry.level !== "fatal" && entry.level !== "error") continue;
+    const err = "err" in entry ? entry.err : undefined;
+    if (typeof err === "object" && err !== null && "message" in err && typeof err.message === "string") {
+      return err.message;
+    }
+    if ("msg" in entry && typeof entry.msg === "string") return entry.msg;
+  }
+  return undefined;
+}

@@ -1,0 +1,293 @@
+/**
+ * The embedded space: the broker and the daemons as child processes of one launcher.
+ *
+ * ```
+ * trust ─▶ broker ─▶ space ─▶ provisioner ─▶ ready        stop: provisioner ─▶ broker
+ * ```
+ *
+ * Invariants
+ * 1. One launcher per state folder (lock.ts). What a killed one left behind is ended first, and
+ *    only after pid, start time and boot agree.
+ * 2. A start that fails or is ended leaves no process behind.
+ * 3. A stop is over within ten seconds: each child has its share, and then the axe.
+ * 4. Keys are read by the trust program alone; nothing here opens one.
+ */
+import { join } from "node:path";
+import { CotalError, ErrorCode, Outcome, toCotalError } from "../shared/protocol/base/errors.ts";
+import type { AuthMode } from "../shared/protocol/chat/space-settings.ts";
+import { spaceToken } from "../shared/protocol/base/subjects.ts";
+import { trustPaths } from "../shared/trust/folder.ts";
+import { type BrokerBinary, brokerVersion, findBroker } from "./broker-binary.ts";
+import { assertPortFree, freePort, launchBroker } from "./broker-process.ts";
+import { DAEMON_DRAIN_MS, launchDaemon } from "./daemon-process.ts";
+import type { PlaneFacts, Report } from "./events.ts";
+import type { Child } from "./child.ts";
+import { type Lock, takeLock } from "./lock.ts";
+import { type Recorder, createRecorder } from "./recorder.ts";
+import { liveChildren, livePlane, readPlane, removePlane } from "./plane-record.ts";
+import { endProcess, ownIdentity } from "./process-identity.ts";
+import {
+  DEFAULT_PORT,
+  LOOPBACK,
+  knownSpaces,
+  planePaths,
+  prepareState,
+  readRemembered,
+  writeRemembered,
+} from "./state-folder.ts";
+import { type Supervised, supervise } from "./supervisor.ts";
+import { TrustCommand, runTrust } from "./trust-program.ts";
+
+export type PlaneOptions = {
+  readonly state: string;
+  readonly space: string;
+  /** Default: the state's own, else 4222. */
+  readonly port?: number | undefined;
+  /** Default: the state's own, else `static`. */
+  readonly auth?: AuthMode | undefined;
+  readonly report: Report;
+  /** Ends a start that is under way, and whatever still runs beside the plane. */
+  readonly signal: AbortSignal;
+  /** Ends every child at once. */
+  readonly killSignal: AbortSignal;
+};
+
+export type Plane = {
+  readonly facts: PlaneFacts;
+  /** Drains and ends every child; safe to call again. */
+  readonly stop: () => Promise<void>;
+};
+
+const PROVISIONER = join(import.meta.dirname, "..", "services", "provisioner", "main.ts");
+const BROKER_GRACE_MS = 2500;
+
+/** Brings the plane up. Throws what went wrong, with everything stopped again. */
+export async function startPlane(options: PlaneOptions): Promise<Plane> {
+  const { state } = options;
+  prepareState(state);
+  const lock = await takeLock(state);
+  if (lock === undefined) throw alreadyRuns(state);
+  const parts: Supervised[] = [];
+  const recorder = createRecorder(state, parts);
+  const stop = stopper(parts, lock, recorder, options.report);
+  options.killSignal.addEventListener("abort", () => {
+    for (const part of parts.toReversed()) part.kill();
+  });
+  try {
+    await endLeftovers(state, options.report);
+    const facts = await untilAborted(bringUp(options, parts, recorder), options.signal);
+    return { facts, stop };
+  } catch (thrown) {
+    await stop();
+    if (options.signal.aborted) {
+      throw new CotalError(ErrorCode.Cancelled, "the start was ended", { outcome: Outcome.NotExecuted, cause: thrown });
+    }
+    throw thrown;
+  }
+}
+
+export function alreadyRuns(state: string): CotalError {
+  const plane = livePlane(state);
+  const where = plane === undefined ? "" : ` at ${plane.server} (process ${plane.launcher.pid})`;
+  return new CotalError(ErrorCode.AlreadyExists, `a space already runs on ${state}${where}`, {
+    outcome: Outcome.NotExecuted,
+    next: "use it as it is, stop it with cotal down, or name another folder with --state",
+  });
+}
+
+async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Recorder): Promise<PlaneFacts> {
+  const { state, report, signal } = options;
+  const began = performance.now();
+  const space = spaceToken(options.space);
+  const { port, auth } = settle(options);
+  await assertPortFree(LOOPBACK, port);
+  const monitor = await freePort(LOOPBACK);
+  const server = `nats://${LOOPBACK}:${port}`;
+  const timed = stepTimer(report);
+  const isOpen = auth === "open";
+
+  const binary = findBroker(process.env);
+  const [version] = await timed("trust", "keys and the broker's configuration", () =>
+    Promise.all([brokerVersion(binary), initTrust(options, port, monitor, isOpen)]),
+  );
+  recorder.begin({
+    v: 1,
+    phase: "starting",
+    launcher: ownIdentity(),
+    server,
+    port,
+    monitor,
+    auth,
+    space,
+    brokerVersion: version,
+    startedAt: new Date().toISOString(),
+    children: [],
+  });
+  const keep = async (name: string, launch: () => Promise<Child>): Promise<void> => {
+    const part = supervise({ name, launch: () => guarded(signal, launch), report, changed: recorder.write });
+    parts.push(part);
+    await part.begun;
+  };
+
+  // The trust program retries its first dial, so its own start runs beside the broker's.
+  const trusted = isOpen ? undefined : runTrust(TrustCommand.Space, { state, space, server }, signal);
+  trusted?.catch(() => undefined);
+  await timed("broker", `${binary.from} nats-server ${version}, ${server}`, () =>
+    keep("broker", () => launchBroker(brokerOptions(state, binary, port))),
+  );
+  if (trusted !== undefined) await timed("space", `accounts and keys of ${space}`, () => trusted);
+  writeRemembered(state, { v: 1, port, auth });
+  await timed("provisioner", "streams, buckets and the command rail", () =>
+    keep("provisioner", () => {
+      recorder.health("provisioner", undefined);
+      return launchDaemon({
+        name: "provisioner",
+        program: PROVISIONER,
+        log: planePaths(state).log("provisioner"),
+        env: provisionerEnv(state, server, space, isOpen),
+        listening: (at) => recorder.health("provisioner", at),
+      });
+    }),
+  );
+  recorder.phase("ready");
+  if (!isOpen) void renewOtherSpaces(state, space, server, report, signal);
+  return { server, port, space, auth, state, ms: Math.round(performance.now() - began) };
+}
+
+/** Port and mode: what was asked for, else what this state was made with. */
+function settle(options: PlaneOptions): { readonly port: number; readonly auth: AuthMode } {
+  const before = readRemembered(options.state);
+  const auth = options.auth ?? before?.auth ?? "static";
+  if (auth === "user") {
+    throw new CotalError(ErrorCode.Unimplemented, "auth mode user needs the auth service, which does not exist yet", {
+      outcome: Outcome.NotExecuted,
+      next: "use --auth static",
+    });
+  }
+  if (before !== undefined && before.auth !== auth) {
+    throw new CotalError(
+      ErrorCode.FailedPrecondition,
+      `${options.state} was made with auth mode ${before.auth}, not ${auth}`,
+      { outcome: Outcome.NotExecuted, next: `name another folder with --state, or leave --auth ${auth} out` },
+    );
+  }
+  return { port: options.port ?? before?.port ?? DEFAULT_PORT, auth };
+}
+
+function initTrust(options: PlaneOptions, port: number, monitor: number, isOpen: boolean): Promise<unknown> {
+  return runTrust(
+    TrustCommand.Init,
+    {
+      state: options.state,
+      host: LOOPBACK,
+      port: String(port),
+      monitor: String(monitor),
+      ...(isOpen ? { open: true } : {}),
+    },
+    options.signal,
+  );
+}
+
+function brokerOptions(state: string, binary: BrokerBinary, port: number): Parameters<typeof launchBroker>[0] {
+  return {
+    binary: binary.path,
+    config: join(state, "broker", "nats-server.conf"),
+    log: planePaths(state).log("broker"),
+    host: LOOPBACK,
+    port,
+  };
+}
+
+function provisionerEnv(state: string, server: string, space: string, isOpen: boolean): Record<string, string> {
+  const common = { COTAL_SERVERS: server, COTAL_BROKER: isOpen ? "open" : "accounts" };
+  // An open space has no keys by which the daemon could find it: it is named.
+  if (isOpen) return { ...common, COTAL_SPACES: [...new Set([space, ...knownSpaces(state)])].join(",") };
+  const keys = trustPaths(state).provisioner("{space}");
+  return { ...common, COTAL_SPACES: "*", COTAL_PROVISIONER_KEYS: keys };
+}
+
+/** Nothing is started once the start was ended. */
+function guarded<T>(signal: AbortSignal, run: () => Promise<T>): Promise<T> {
+  if (signal.aborted) return Promise.reject(new CotalError(ErrorCode.Cancelled, "the start was ended"));
+  return run();
+}
+
+function stepTimer(report: Report) {
+  return async <T>(step: string, detail: string, run: () => Promise<T>): Promise<T> => {
+    const began = performance.now();
+    const value = await run();
+    report({ kind: "step", step, ms: Math.round(performance.now() - began), detail });
+    return value;
+  };
+}
+
+/** Operator credentials of the other spaces are renewed behind the start, one after the other. */
+async function renewOtherSpaces(
+  state: string,
+  space: string,
+  server: string,
+  report: Report,
+  signal: AbortSignal,
+): Promise<void> {
+  for (const other of knownSpaces(state).filter((name) => name !== space)) {
+    if (signal.aborted) return;
+    try {
+      await runTrust(TrustCommand.Space, { state, space: other, server }, signal);
+    } catch (thrown) {
+      if (signal.aborted) return;
+      const { message, next } = toCotalError(thrown);
+      report({ kind: "warning", message: `space ${other}: ${message}`, next: next ?? "run cotal space add again" });
+    }
+  }
+}
+
+/** A launcher that was killed leaves its broker; the daemons end by themselves. */
+async function endLeftovers(state: string, report: Report): Promise<void> {
+  const record = readPlane(state);
+  if (record === undefined) return;
+  for (const child of liveChildren(record).toReversed()) {
+    report({
+      kind: "warning",
+      message: `an earlier launcher was killed and left its ${child.name} (process ${child.process.pid}); it is ended now`,
+      next: "nothing to do",
+    });
+    if (!(await endProcess(child.process, BROKER_GRACE_MS))) {
+      throw new CotalError(ErrorCode.FailedPrecondition, `process ${child.process.pid} does not end`, {
+        next: "end it by hand, then run cotal up again",
+      });
+    }
+  }
+  removePlane(state);
+}
+
+function stopper(
+  parts: readonly Supervised[],
+  lock: Lock,
+  recorder: Recorder,
+  report: Report,
+): () => Promise<void> {
+  let stopping: Promise<void> | undefined;
+  const stop = async (): Promise<void> => {
+    if (parts.length > 0) {
+      report({ kind: "stopping" });
+      recorder.phase("stopping");
+    }
+    for (const part of parts.toReversed()) {
+      await part.stop(part.name === "broker" ? BROKER_GRACE_MS : DAEMON_DRAIN_MS + 500);
+    }
+    recorder.end();
+    await lock.release();
+  };
+  return () => (stopping ??= stop());
+}
+
+/** The start's own promise, or a rejection at the moment it is ended. */
+function untilAborted<T>(start: Promise<T>, signal: AbortSignal): Promise<T> {
+  start.catch(() => undefined);
+  return new Promise((resolve, reject) => {
+    const ended = (): void => reject(new CotalError(ErrorCode.Cancelled, "the start was ended"));
+    if (signal.aborted) ended();
+    signal.addEventListener("abort", ended, { once: true });
+    start.then(resolve, reject);
+  });
+}

@@ -1,0 +1,116 @@
+/**
+ * Where the embedded space keeps what it runs on.
+ *
+ * ```
+ * <state>/broker/     configuration, accounts and store of the broker
+ * <state>/trust/, spaces/   see shared/trust/folder.ts
+ * <state>/plane.json  what this state was made as: port and auth mode, remembered from the first up
+ * <state>/run/        the record of the running plane
+ * <state>/logs/       one bounded log per child
+ * ```
+ *
+ * Invariant: nothing here is a secret, but the folder holds secrets, so it is 0700.
+ */
+import { chmodSync, mkdirSync, readFileSync, readdirSync } from "node:fs";
+import { homedir } from "node:os";
+import { join, resolve } from "node:path";
+import { z } from "zod";
+import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
+import { SPACE_TOKEN } from "../shared/protocol/base/grammar.ts";
+import { AuthMode } from "../shared/protocol/chat/space-settings.ts";
+import { trustPaths, writePrivate } from "../shared/trust/folder.ts";
+
+export const DEFAULT_PORT = 4222;
+export const LOOPBACK = "127.0.0.1";
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/** `COTAL_STATE`, else `$XDG_STATE_HOME/cotal`, else `~/.local/state/cotal`. Empty is unset. */
+export function defaultState(env: Env): string {
+  const named = env["COTAL_STATE"];
+  if (named !== undefined && named !== "") return resolve(named);
+  const base = env["XDG_STATE_HOME"];
+  return base !== undefined && base !== "" ? join(base, "cotal") : join(homedir(), ".local", "state", "cotal");
+}
+
+export function planePaths(state: string) {
+  const log = (name: string) => join(state, "logs", `${name}.log`);
+  return {
+    run: join(state, "run"),
+    record: join(state, "run", "plane.json"),
+    logs: join(state, "logs"),
+    log,
+    remembered: join(state, "plane.json"),
+  } as const;
+}
+
+/** Creates the folder, for its owner alone. Throws `failed-precondition` where that is refused. */
+export function prepareState(state: string): void {
+  const { run, logs } = planePaths(state);
+  try {
+    for (const folder of [state, run, logs]) {
+      mkdirSync(folder, { recursive: true, mode: 0o700 });
+      chmodSync(folder, 0o700);
+    }
+  } catch (cause) {
+    throw new CotalError(ErrorCode.FailedPrecondition, `the state folder ${state} can't be written`, {
+      outcome: Outcome.NotExecuted,
+      next: "name a folder that you own with --state DIR or COTAL_STATE",
+      cause,
+    });
+  }
+}
+
+export const Remembered = z.looseObject({
+  v: z.literal(1),
+  port: z.number().int().min(1).max(65_535),
+  auth: AuthMode,
+});
+export type Remembered = z.infer<typeof Remembered>;
+
+/** What an earlier `up` of this state settled; `undefined` for a fresh folder. */
+export function readRemembered(state: string): Remembered | undefined {
+  const path = planePaths(state).remembered;
+  const text = readIfThere(path);
+  if (text === undefined) return undefined;
+  const parsed = Remembered.safeParse(parseJson(text));
+  if (parsed.success) return parsed.data;
+  throw new CotalError(ErrorCode.FailedPrecondition, `${path} does not parse`, {
+    next: 'restore it, for example {"v":1,"port":4222,"auth":"static"}, with the mode this state was made with',
+  });
+}
+
+export function writeRemembered(state: string, remembered: Remembered): void {
+  writePrivate(planePaths(state).remembered, JSON.stringify(remembered));
+}
+
+/** Spaces whose trust lies in this folder. */
+export function knownSpaces(state: string): string[] {
+  try {
+    return readdirSync(trustPaths(state).spaces, { withFileTypes: true })
+      .filter((entry) => entry.isDirectory() && SPACE_TOKEN.test(entry.name))
+      .map((entry) => entry.name);
+  } catch {
+    // No space has been made yet.
+    return [];
+  }
+}
+
+/** The text of a file, or `undefined` if there is none; any other fault is thrown. */
+export function readIfThere(path: string): string | undefined {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+/** Parsed JSON, `undefined` for anything else. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,103 @@
+/**
+ * docs/configuration.md: the settings of every daemon from its own table, the CLI's environment, and
+ * where the state folder keeps what.
+ */
+import { DEFAULT_PORT, planePaths } from "../../launcher/state-folder.ts";
+import { provisionerConfig } from "../../services/provisioner/config.ts";
+import { type Config, describeConfig } from "../../shared/daemon/config.ts";
+import { EXIT_CODES } from "../../shared/daemon/exit-codes.ts";
+import { ProvisionerFile, trustPaths } from "../../shared/trust/folder.ts";
+import type { Generated } from "./generated.ts";
+import { code, table } from "./markdown.ts";
+
+export const CONFIGURATION_FILE = "docs/configuration.md";
+
+/** To document another daemon, add a row. */
+const DAEMONS: Readonly<Record<string, Pick<Config<unknown>, "settings" | "prefix">>> = {
+  provisioner: provisionerConfig,
+};
+
+const INTRO = `<!-- Made by npm run generate from the settings tables in the sources. Do not edit. -->
+
+# Configuration
+
+Nothing here has to be set for \`npm start\`: the launcher sets what its daemons need. A flag beats the environment, the
+environment beats the default, and an empty variable is an unset one. A daemon reports every problem of its
+configuration at once and ends with code 2. A secret is named by the path of its file, never by a variable.
+`;
+
+const CLI_ENVIRONMENT: readonly (readonly [string, string, string])[] = [
+  ["COTAL_STATE", "`$XDG_STATE_HOME/cotal`, else `~/.local/state/cotal`", "The state folder; `--state DIR` beats it."],
+  ["NO_COLOR", "unset", "Set to anything: no colours and no moving progress."],
+  [
+    "NATS_SERVER_BIN",
+    "unset",
+    "The path of a nats-server 2.12 or newer. Else the npm package's, then the one on `PATH`.",
+  ],
+];
+
+export function generateConfiguration(): Generated[] {
+  const text = [
+    INTRO,
+    "## The command line\n",
+    table(
+      ["variable", "default", "meaning"],
+      CLI_ENVIRONMENT.map(([name, fallback, meaning]) => [code(name), fallback, meaning]),
+    ),
+    "A `COTAL_*` variable of your shell is for the command line alone: the launcher does not hand it to its daemons.\n",
+    "## Ports\n",
+    `The broker that \`cotal up\` starts listens on 127.0.0.1, port ${DEFAULT_PORT}, or on what \`--port\` names; a state folder`,
+    "remembers its port. Each daemon answers `/livez`, `/readyz` and `/metrics` on a port of its own, which it logs.\n",
+    ...Object.entries(DAEMONS).flatMap(([name, config]) => [`## The daemon ${code(name)}\n`, settingsTable(config)]),
+    "## Exit codes of a daemon\n",
+    table(
+      ["code", "meaning", "what to do"],
+      Object.entries(EXIT_CODES).map(([number, { meaning, next }]) => [number, meaning, next]),
+    ),
+    "## The state folder\n",
+    "Every folder is 0700 and every file with a secret 0600. Each program reads its own part and no other's.\n",
+    table(["path", "what", "read by"], stateRows()),
+  ].join("\n");
+  return [{ file: CONFIGURATION_FILE, text: `${text.trimEnd()}\n` }];
+}
+
+function settingsTable(config: Pick<Config<unknown>, "settings">): string {
+  return table(
+    ["variable", "default", "meaning", "example"],
+    describeConfig(config).map(({ name, default: fallback, meaning, example }) => [
+      code(name),
+      /^(?:required|unset)$/.test(fallback) ? fallback : code(fallback),
+      meaning,
+      code(example),
+    ]),
+  );
+}
+
+function stateRows(): string[][] {
+  const trust = trustPaths("<state>");
+  const plane = planePaths("<state>");
+  const space = "<space>";
+  const file = (name: string) => `${trust.provisioner(space)}/${name}`;
+  const rows: readonly (readonly [string, string, string])[] = [
+    [trust.operatorKey, "the broker's operator key", "trust program"],
+    [trust.operatorJwt, "the operator's public claims", "trust program, broker"],
+    [trust.systemKey, "the system account's key", "trust program"],
+    [trust.systemSigner, "the key that signs the system account's users", "trust program"],
+    [trust.systemJwt, "the system account's public claims", "trust program, broker"],
+    [trust.spaceTrust(space), "identity keys of the space's three accounts, and who was revoked", "trust program"],
+    [file(ProvisionerFile.FrontSigner), "signs credentials of the front account", "provisioner"],
+    [file(ProvisionerFile.StoreSigner), "signs credentials of the store account", "provisioner"],
+    [file(ProvisionerFile.OwnerSecret), "the secret from which owner tokens are derived", "provisioner"],
+    [file(ProvisionerFile.Uid), "the provisioner's own lifecycle UID", "provisioner"],
+    [file(ProvisionerFile.LedgerUid), "the ledger's own lifecycle UID", "provisioner"],
+    [file(ProvisionerFile.Space), "the accounts it signs for, and how people get in", "provisioner"],
+    [file(ProvisionerFile.Issued), "credentials made before the space had a ledger", "provisioner"],
+    [trust.operatorCreds(space), "the operator's own credential", "command line"],
+    [trust.agentCreds(space, "<actor>"), "credentials kept for `--as <actor>`", "command line"],
+    ["<state>/broker", "configuration, accounts and store of the broker", "broker"],
+    [plane.remembered, "the port and the mode that this state was made with", "launcher"],
+    [plane.record, "the record of what runs now", "launcher, command line"],
+    [plane.log("<name>"), "the log of one child, bounded", "you"],
+  ];
+  return rows.map(([path, what, reader]) => [code(path), what, reader]);
+}

@@ -1,0 +1,34 @@
+/**
+ * One example holder per built profile: what the documentation shows, and what the matrix tests walk.
+ *
+ * The type makes a profile that gets built without an example a compile error.
+ */
+import type { BuiltProfile, ScopeOf } from "../../shared/grants/matrix.ts";
+import type { HolderScope } from "../../shared/grants/client-profiles.ts";
+
+const SPACE = "main";
+const OWNER = "u_aaaaaaaaaaaaaaaaaaaaaaaaaa";
+const NONCE = "nnnnnnnnnnnnnnnnnnnnnnnnnn";
+
+function holder(actor: string, uid: string): HolderScope {
+  return { space: SPACE, holder: { principal: { owner: OWNER, actor }, uid }, inboxNonce: NONCE };
+}
+
+const alice = holder("alice", "alicealicealicealicealicea");
+
+export const EXAMPLE_HOLDERS: { readonly [Name in BuiltProfile]: ScopeOf<Name> } = {
+  agent: { ...alice, allowSubscribe: ["general", "team.>"], allowPublish: ["general"], role: "reviewer" },
+  observer: holder("watcher", "watcherwatcherwatcherwatch"),
+  admin: holder("admin", "adminadminadminadminadmina"),
+  operator: holder("operator", "operatoroperatoroperatorop"),
+  "channel-writer": holder("writer", "writerwriterwriterwriterwr"),
+  probe: holder("probe", "probeprobeprobeprobeprobep"),
+  provisioner: {
+    ...holder("provisioner", "provisionerprovisionerprov"),
+    instanceId: "instanceinstanceinstancein",
+    epoch: 1,
+  },
+  ledger: holder("ledger", "ledgerledgerledgerledgerle"),
+  deprovisioner: { ...holder("deprovisioner", "deprovisionerdeprovisioner"), target: alice.holder },
+  "system-administrator": holder("trust", "trusttrusttrusttrusttrustt"),
+};

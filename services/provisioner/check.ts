@@ -1,0 +1,114 @@
+/**
+ * What is wrong with a space, as far as its provisioner can see: shapes of its stores, durables of
+ * its active lifecycles, the broker's clock. Each finding says what to do.
+ */
+import type { Drift } from "../../shared/broker/ensure.ts";
+import { streamState, verifyConsumer, verifyStreams } from "../../shared/broker/ensure.ts";
+import { rowPage } from "../../shared/broker/reads.ts";
+import {
+  type ConsumerSpec,
+  dlvConsumer,
+  dmConsumer,
+  roleConsumer,
+  spaceStreams,
+} from "../../shared/broker/resources.ts";
+import { dotForm, parseDotForm } from "../../shared/protocol/base/principals.ts";
+import type { Finding } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import { AclRow } from "../../shared/protocol/ledger/rows.ts";
+import type { SpaceContext } from "./context.ts";
+import { parseJson } from "./rows.ts";
+
+/** A skew under which timestamps of a conversation still read in order. */
+const MAX_SKEW_MS = 2000;
+const MAX_FINDINGS = 200;
+const PAGE = 500;
+
+export async function check(context: SpaceContext) {
+  const [drift, durables, clockSkewMs] = await Promise.all([
+    verifyStreams(context.store, spaceStreams(context.space, { replicas: context.settings.replicas })),
+    missingDurables(context),
+    clockSkew(context),
+  ]);
+  const findings: Finding[] = [...drift.map(ofDrift), ...durables];
+  if (Math.abs(clockSkewMs) > MAX_SKEW_MS) {
+    findings.push({
+      check: "clock",
+      level: "warning",
+      message: `the broker's clock and the provisioner's differ by ${Math.round(clockSkewMs)} ms`,
+      next: "let both machines keep time by NTP",
+    });
+  }
+  return {
+    findings: findings.slice(0, MAX_FINDINGS),
+    clockSkewMs,
+    checked: ["store shapes", "durables of active lifecycles", "clock"],
+  };
+}
+
+function ofDrift({ stream, field, expected, found }: Drift): Finding {
+  return {
+    check: "store shape",
+    level: "error",
+    message: `${stream}: ${field} is ${show(found)}, and ${show(expected)} is needed`,
+    next: "stop the daemons, correct the stream with the operator's tools, and start them again",
+  };
+}
+
+const show = (value: unknown): string => (value === undefined ? "missing" : JSON.stringify(value)).slice(0, 200);
+
+/** Reads every ACL row: one stands for each active lifecycle that may read. */
+async function missingDurables(context: SpaceContext): Promise<Finding[]> {
+  const { store, names, space } = context;
+  const findings: Finding[] = [];
+  let cursor: number | undefined;
+  do {
+    const page = await rowPage(store, names.bucket.acl, { limit: PAGE, ...(cursor === undefined ? {} : { cursor }) });
+    for (const row of page.rows) {
+      const holder = row.kind === "value" ? holderOf(row.key, parseJson(row.data)) : undefined;
+      if (holder === undefined) continue;
+      for (const spec of holder.durables(space)) {
+        // Where an inbox begins is its own affair (§8): anything else that differs is a finding.
+        const drift = (await verifyConsumer(store, spec)).filter(({ field }) => field !== "opt_start_seq");
+        findings.push(...drift.map((one) => ofDurable(holder.who, spec, one)));
+        if (findings.length >= MAX_FINDINGS) return findings;
+      }
+    }
+    cursor = page.cursor;
+  } while (cursor !== undefined);
+  return findings;
+}
+
+function ofDurable(who: string, { stream, name }: ConsumerSpec, { field, expected, found }: Drift): Finding {
+  const missing = field === "consumer";
+  return {
+    check: "durable",
+    level: "error",
+    message: missing
+      ? `${who} has no ${name} in ${stream}: it receives nothing there`
+      : `${name} in ${stream}: ${field} is ${show(found)}, and ${show(expected)} is needed`,
+    next: `end it and mint it again: cotal deprovision ${who}`,
+  };
+}
+
+function holderOf(key: string, value: unknown) {
+  const [owner = "", actor = "", uid = ""] = key.split(".");
+  const who = parseDotForm(`${owner}.${actor}`);
+  const row = AclRow.safeParse(value);
+  if (who === undefined || !row.success || !row.data.durables) return undefined;
+  const { role } = row.data;
+  return {
+    who: dotForm(who),
+    durables: (space: string): ConsumerSpec[] => [
+      dmConsumer(space, who, uid, 1),
+      dlvConsumer(space, who, uid),
+      ...(role === undefined ? [] : [roleConsumer(space, role)]),
+    ],
+  };
+}
+
+/** The broker's clock minus ours, in milliseconds, half a round trip taken off. */
+async function clockSkew({ store, names, now }: SpaceContext): Promise<number> {
+  const asked = now();
+  const { atMs } = await streamState(store, names.chat);
+  return atMs - (asked + now()) / 2;
+}

@@ -1,0 +1,52 @@
+/** Settings of the provisioner. */
+import { defineConfig, setting } from "../../shared/daemon/config.ts";
+import { COMMON_SETTINGS, line, list, oneOf, wholeNumber } from "../../shared/daemon/settings.ts";
+
+/** Takes up whatever space is added. */
+export const EVERY_SPACE = "*";
+
+export const provisionerConfig = defineConfig("COTAL_PROVISIONER_", {
+  ...COMMON_SETTINGS,
+  servers: setting({
+    env: "COTAL_SERVERS",
+    schema: list,
+    default: ["nats://127.0.0.1:4222"],
+    doc: "Addresses of the broker, separated by commas.",
+    example: "nats://broker-1:4222,nats://broker-2:4222",
+  }),
+  spaces: setting({
+    env: "COTAL_SPACES",
+    schema: list,
+    default: ["main"],
+    doc: "The spaces that this process serves, separated by commas; `*` for each that has keys, also later ones.",
+    example: "main,lab",
+  }),
+  keys: setting({
+    env: "COTAL_PROVISIONER_KEYS",
+    schema: line,
+    default: "/var/lib/cotal/spaces/{space}/provisioner",
+    doc: "The folder with the provisioner's own files; `{space}` stands for the space. Not read in an open space.",
+    example: "/run/secrets/{space}",
+  }),
+  mode: setting({
+    env: "COTAL_BROKER",
+    schema: oneOf(["accounts", "open"]),
+    default: "accounts",
+    doc: "`accounts`: the broker has this operator's accounts. `open`: it has none, and anybody may do anything.",
+    example: "open",
+  }),
+  replicas: setting({
+    env: "COTAL_REPLICAS",
+    schema: wholeNumber(1, 3),
+    default: 1,
+    doc: "Copies of each stream of a new space: 1, or 3 in a cluster. An existing space keeps what it has.",
+    example: "3",
+  }),
+  concurrency: setting({
+    env: "COTAL_PROVISIONER_CONCURRENCY",
+    schema: wholeNumber(1, 10_000),
+    default: 128,
+    doc: "Requests of one space that run at once; over it the answer is `resource-exhausted`.",
+    example: "128",
+  }),
+});

@@ -1,0 +1,54 @@
+/** What every command of one space is given: its connections, its keys, its settings. */
+import type { NatsConnection } from "@nats-io/transport-node";
+import type { Connection } from "../../shared/broker/connect.ts";
+import type { Writer } from "../../shared/broker/write.ts";
+import type { LedgerStore } from "../../shared/ledger/store.ts";
+import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
+import type { SpaceNames } from "../../shared/protocol/base/names.ts";
+import type { RandomBytes } from "../../shared/protocol/base/principals.ts";
+import type { SpaceSubjects } from "../../shared/protocol/base/subjects.ts";
+import type { SpaceSettings } from "../../shared/protocol/chat/space-settings.ts";
+import type { AclReader } from "./acl.ts";
+import type { ProvisionerKeys } from "./keys.ts";
+
+/** Who may be let in, and by whose hand; an open space has none. */
+export type Authority = {
+  readonly keys: ProvisionerKeys;
+  readonly ledger: LedgerStore;
+  /** A connection that lives for one clean-up, under a credential for exactly that lifecycle. */
+  readonly cleaner: (target: {
+    readonly principal: { readonly owner: string; readonly actor: string };
+    readonly uid: string;
+  }) => Promise<Connection>;
+};
+
+export type SpaceContext = {
+  readonly space: string;
+  readonly names: SpaceNames;
+  readonly subjects: SpaceSubjects;
+  readonly store: NatsConnection;
+  readonly writer: Writer;
+  readonly acl: AclReader;
+  readonly settings: SpaceSettings;
+  readonly authority: Authority | undefined;
+  readonly replicas: 1 | 3;
+  /** Epoch milliseconds. */
+  readonly now: () => number;
+  readonly random: RandomBytes;
+};
+
+/** The authority of a space with static credentials; refuses in the other modes and says what to do. */
+export function staticAuthority(context: SpaceContext): Authority {
+  const { authority, settings } = context;
+  if (authority === undefined) {
+    throw refused("this space is open: it has no credentials", "connect without one: cotal send, tail, … --as ACTOR");
+  }
+  if (settings.auth !== "static") {
+    throw refused("people sign in to this space; it mints no static credentials", "sign in instead: cotal login");
+  }
+  return authority;
+}
+
+function refused(why: string, next: string): CotalError {
+  return new CotalError(ErrorCode.FailedPrecondition, why, { outcome: Outcome.NotExecuted, next });
+}

@@ -1,0 +1,164 @@
+/**
+ * Mediated history (§7, §8; decision H1): ranges of one channel within the caller's ACL, and direct
+ * messages for an admin.
+ *
+ * Invariants
+ * 1. The ACL is read before the stream is, at every page.
+ * 2. A page is bounded in messages and in bytes; what did not fit is named, never dropped in silence.
+ * 3. What is answered is what is stored: subject, sequence, time, bytes. The reader judges it.
+ */
+import type { z } from "zod";
+import { streamState } from "../../shared/broker/ensure.ts";
+import { type StoredEntry, directPage, leaderNext } from "../../shared/broker/reads.ts";
+import type { Caller } from "../../shared/protocol/endpoint/grammar.ts";
+import type { DmHistoryArgs, HistoryAnswer, HistoryArgs } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import type { SpaceContext } from "./context.ts";
+
+type Answer = z.infer<typeof HistoryAnswer>;
+type Stored = Answer["messages"][number];
+
+const DEFAULT_LIMIT = 200;
+/** Bytes of one answer's messages as JSON; under the broker's smallest lawful payload limit. */
+const MAX_BYTES = 240_000;
+/** How much wider each step backwards is than the one before. */
+const GROWTH = 4;
+const FIRST_SPAN = 256;
+
+/** A page of a channel, forwards, or its last messages. */
+export async function history(
+  context: SpaceContext,
+  caller: Caller,
+  args: z.infer<typeof HistoryArgs>,
+): Promise<Answer> {
+  const acl = await context.acl(caller);
+  acl.demand(args.channel);
+  return args.last === undefined ? forwards(context, args) : lastOf(context, args, args.last);
+}
+
+async function forwards(context: SpaceContext, args: z.infer<typeof HistoryArgs>): Promise<Answer> {
+  const batch = args.limit ?? DEFAULT_LIMIT;
+  const page = await directPage(context.store, context.names.chat, {
+    filter: context.subjects.chatRead(args.channel),
+    batch,
+    ...(args.fromSeq === undefined ? {} : { fromSeq: args.fromSeq }),
+    ...(args.sinceMs === undefined || args.fromSeq !== undefined ? {} : { startTimeMs: args.sinceMs }),
+    ...(args.upToSeq === undefined ? {} : { upToSeq: args.upToSeq }),
+    maxBytes: MAX_BYTES,
+  });
+  const packed = pack(page.messages);
+  const nextSeq = packed.stoppedAt ?? page.nextSeq;
+  return { ...packed.answer, ...(nextSeq === undefined ? {} : { nextSeq }) };
+}
+
+/** Steps backwards through growing windows until there are enough or the stream begins. */
+async function lastOf(context: SpaceContext, args: z.infer<typeof HistoryArgs>, count: number): Promise<Answer> {
+  const { firstSeq, lastSeq } = await streamState(context.store, context.names.chat);
+  const first = Math.max(firstSeq, args.fromSeq ?? 0);
+  let end = Math.min(args.upToSeq ?? lastSeq, lastSeq);
+  let span = Math.max(FIRST_SPAN, count * GROWTH);
+  let found: StoredEntry[] = [];
+  while (found.length < count && end >= first && end > 0) {
+    const start = Math.max(first, end - span + 1);
+    const newest = await newestBetween(context, args.channel, start, end, count - found.length);
+    found = [...newest, ...found];
+    end = start - 1;
+    span *= GROWTH;
+  }
+  const packed = packNewest(found);
+  return packed;
+}
+
+async function newestBetween(
+  context: SpaceContext,
+  channel: string,
+  start: number,
+  end: number,
+  count: number,
+): Promise<StoredEntry[]> {
+  let newest: StoredEntry[] = [];
+  let fromSeq: number | undefined = start;
+  while (fromSeq !== undefined && fromSeq <= end) {
+    const page: Awaited<ReturnType<typeof directPage>> = await directPage(context.store, context.names.chat, {
+      filter: context.subjects.chatRead(channel),
+      fromSeq,
+      upToSeq: end,
+      batch: 1000,
+      maxBytes: MAX_BYTES * GROWTH,
+    });
+    newest = [...newest, ...page.messages].slice(-count);
+    fromSeq = page.nextSeq;
+  }
+  return newest;
+}
+
+/** Every direct message of the space, for an admin: leader reads, one after the other (DM has no direct get). */
+export async function dmHistory(context: SpaceContext, args: z.infer<typeof DmHistoryArgs>): Promise<Answer> {
+  const limit = args.limit ?? 50;
+  const entries: StoredEntry[] = [];
+  let from: number | undefined = Math.max(1, args.fromSeq ?? 1);
+  while (from !== undefined && entries.length < limit) {
+    const entry: StoredEntry | undefined = await leaderNext(
+      context.store,
+      context.names.dm,
+      context.subjects.instAll,
+      from,
+    );
+    if (entry !== undefined) entries.push(entry);
+    from = entry === undefined ? undefined : entry.seq + 1;
+  }
+  const packed = pack(entries);
+  const nextSeq = packed.stoppedAt ?? from;
+  return { ...packed.answer, ...(nextSeq === undefined ? {} : { nextSeq }) };
+}
+
+/** As many as fit from the front; `stoppedAt` is the first that did not. */
+function pack(entries: readonly StoredEntry[]): { answer: Answer; stoppedAt: number | undefined } {
+  const messages: Stored[] = [];
+  let unreadable = 0;
+  let bytes = 0;
+  for (const entry of entries) {
+    const stored = storedMessage(entry);
+    const size = stored === undefined ? 0 : sizeOf(stored);
+    if (stored === undefined || size > MAX_BYTES * 2) {
+      unreadable += 1;
+    } else if (bytes > 0 && bytes + size > MAX_BYTES) {
+      return { answer: answerOf(messages, unreadable), stoppedAt: entry.seq };
+    } else {
+      bytes += size;
+      messages.push(stored);
+    }
+  }
+  return { answer: answerOf(messages, unreadable), stoppedAt: undefined };
+}
+
+/** As many as fit from the back; `olderThan` says where the rest of what was asked for lies. */
+function packNewest(entries: readonly StoredEntry[]): Answer {
+  const { answer, stoppedAt } = pack([...entries].reverse());
+  const messages = [...answer.messages].reverse();
+  return { ...answer, messages, ...(stoppedAt === undefined ? {} : { olderUpToSeq: stoppedAt }) };
+}
+
+function answerOf(messages: Stored[], unreadable: number): Answer {
+  return { messages, ...(unreadable === 0 ? {} : { unreadable }) };
+}
+
+function sizeOf(stored: Stored): number {
+  return Buffer.byteLength(JSON.stringify(stored));
+}
+
+const utf8 = new TextDecoder("utf-8", { fatal: true });
+
+function storedMessage(entry: StoredEntry): Stored | undefined {
+  try {
+    const headers = [...(entry.headers?.keys() ?? [])];
+    return {
+      seq: entry.seq,
+      storedAt: entry.timeMs,
+      subject: entry.subject,
+      data: utf8.decode(entry.data),
+      ...(headers.length === 0 ? {} : { headers }),
+    };
+  } catch {
+    return undefined;
+  }
+}

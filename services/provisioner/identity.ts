@@ -1,0 +1,75 @@
+/**
+ * The provisioner's own credentials: minted by itself from its signing keys, kept in memory only.
+ *
+ * Invariants
+ * 1. A user key lives as long as the process; its JWT is renewed under the same key, so one ledger
+ *    row follows it.
+ * 2. A renewed JWT is handed to the connection only after its ledger row says so (`renew`).
+ */
+import type { Authenticator } from "../../shared/broker/connect.ts";
+import { Account } from "../../shared/grants/row.ts";
+import { type BuiltProfile, Life, type ScopeOf } from "../../shared/grants/matrix.ts";
+import { inboxPrefix } from "../../shared/protocol/base/broker-subjects.ts";
+import type { Caller } from "../../shared/protocol/endpoint/grammar.ts";
+import { mintUser } from "../../shared/trust/jwt.ts";
+import { type SigningKey, newKey } from "../../shared/trust/keys.ts";
+
+export type OwnCredential = {
+  readonly holder: Caller;
+  readonly userKey: string;
+  readonly inboxPrefix: string;
+  readonly authenticator: Authenticator;
+  /** Unix seconds. */
+  readonly expires: () => number;
+  /** Mints the next JWT; `enter` writes its row before the connection may use it. */
+  readonly renew: (enter: (expires: number) => Promise<void>) => Promise<void>;
+};
+
+export type OwnCredentialOptions<Name extends BuiltProfile> = {
+  readonly profile: Name;
+  readonly scope: ScopeOf<Name>;
+  readonly account: Account;
+  readonly accountKey: string;
+  readonly signer: SigningKey;
+  readonly lifeSeconds?: number;
+  readonly nowSeconds: () => number;
+};
+
+const UNLIMITED = { subs: -1, payload: -1 };
+
+export async function ownCredential<Name extends BuiltProfile>(
+  options: OwnCredentialOptions<Name>,
+): Promise<OwnCredential> {
+  const user = newKey("user");
+  const { scope, nowSeconds, lifeSeconds = Life.Host } = options;
+  const mint = async (expires: number): Promise<string> => {
+    const { profile, account, accountKey, signer } = options;
+    const request = {
+      profile,
+      scope,
+      account,
+      accountKey,
+      signer,
+      userKey: user.publicKey,
+      expires,
+      limits: UNLIMITED,
+    };
+    return (await mintUser(request)).jwt;
+  };
+  let expires = nowSeconds() + lifeSeconds;
+  let jwt = await mint(expires);
+  return {
+    holder: scope.holder,
+    userKey: user.publicKey,
+    inboxPrefix: inboxPrefix(scope.holder.uid, scope.inboxNonce),
+    authenticator: { jwt: () => jwt, sign: user.sign },
+    expires: () => expires,
+    renew: async (enter) => {
+      const next = nowSeconds() + lifeSeconds;
+      const minted = await mint(next);
+      await enter(next);
+      expires = next;
+      jwt = minted;
+    },
+  };
+}

@@ -1,0 +1,180 @@
+/**
+ * Static minting (§9, decision H8): a lifecycle is activated in the ledger, its durables and read
+ * list are made, and only then does its credential leave.
+ *
+ * Invariants
+ * 1. Everything that can refuse, refuses before the first write: names, lists, size.
+ * 2. The operation's id comes from the caller's own user key, so a retry after any crash converges
+ *    on the same lifecycle and another caller can't take it over.
+ * 3. The seed never comes here: the caller keeps it and sends the public key.
+ */
+import { ensureConsumer, streamState, verifyConsumer } from "../../shared/broker/ensure.ts";
+import { type ConsumerSpec, dlvConsumer, dmConsumer, roleConsumer } from "../../shared/broker/resources.ts";
+import { Account } from "../../shared/grants/row.ts";
+import { type BuiltProfile, PROFILES, type ScopeOf } from "../../shared/grants/matrix.ts";
+import { activate, enterCredential } from "../../shared/ledger/activation.ts";
+import { createOrRead } from "../../shared/ledger/store.ts";
+import { canonicalDigest } from "../../shared/protocol/base/canonical.ts";
+import { containedIn } from "../../shared/protocol/base/channels.ts";
+import { CotalError, ErrorCode, Outcome, badRequest } from "../../shared/protocol/base/errors.ts";
+import {
+  type Principal,
+  dotForm,
+  drawLifecycleUid,
+  drawNonce,
+  principal,
+} from "../../shared/protocol/base/principals.ts";
+import { checkName } from "../../shared/protocol/chat/presence.ts";
+import type { MintAnswer, MintArgs } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import { AclRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
+import { mintUser } from "../../shared/trust/jwt.ts";
+import { staticOwner } from "../../shared/trust/owner.ts";
+import { type Authority, type SpaceContext, staticAuthority } from "./context.ts";
+import type { z } from "zod";
+
+type Profile = MintArgs["profile"];
+
+/** What a mint comes to once its arguments are checked. */
+type Plan = {
+  readonly profile: Profile;
+  readonly principal: Principal;
+  readonly name: string;
+  readonly userKey: string;
+  /** Read list of the ACL row; `undefined` for a profile that reads nothing (decision H34). */
+  readonly reads: readonly string[] | undefined;
+  readonly posts: readonly string[];
+  readonly role: string | undefined;
+};
+
+/** What a profile other than an agent reads. */
+const READS: Readonly<Record<Exclude<Profile, "agent">, readonly string[] | undefined>> = {
+  observer: [">"],
+  admin: [">"],
+  "channel-writer": [">"],
+  probe: undefined,
+};
+
+export async function mint(
+  context: SpaceContext,
+  managerInstance: string,
+  args: MintArgs,
+): Promise<z.infer<typeof MintAnswer>> {
+  const authority = staticAuthority(context);
+  const plan = planOf(authority, args);
+  const seconds = Math.floor(context.now() / 1000);
+  const expires = seconds + PROFILES[plan.profile].lifeSeconds;
+  const trial = { uid: drawLifecycleUid(context.random), inboxNonce: drawNonce(context.random) };
+  await mintJwt(context, authority, plan, trial, expires);
+
+  const activated = await activate(
+    authority.ledger,
+    {
+      opId: `mint-${plan.userKey}`,
+      principal: plan.principal,
+      requestDigest: canonicalDigest({ ...plan, reads: plan.reads ?? null, role: plan.role ?? null }),
+      managerInstance,
+      now: context.now(),
+      random: context.random,
+    },
+    ({ uid }) => prepare(context, plan, uid),
+  );
+  await enterCredential(authority.ledger, {
+    principal: plan.principal,
+    uid: activated.uid,
+    credentialId: plan.userKey,
+    expires,
+  });
+  const jwt = await mintJwt(context, authority, plan, activated, expires);
+  return { jwt, principal: dotForm(plan.principal), uid: activated.uid, expires };
+}
+
+function planOf(authority: Authority, args: MintArgs): Plan {
+  const { profile, userKey } = args;
+  const owner = staticOwner(authority.keys.ownerSecret, args.owner);
+  const name = checkName(args.name);
+  const common = { profile, principal: principal(owner, args.actor), name, userKey };
+  if (profile !== "agent") {
+    const extra = (["subscribe", "allowSubscribe", "allowPublish", "role"] as const).find(
+      (key) => args[key] !== undefined,
+    );
+    if (extra !== undefined) throw badRequest(`${profile} takes no ${extra}`, "leave it out, or mint an agent");
+    return { ...common, reads: READS[profile], posts: [], role: undefined };
+  }
+  const reads = args.allowSubscribe ?? args.subscribe ?? [];
+  for (const pattern of args.subscribe ?? []) {
+    if (containedIn(reads, pattern) === undefined) {
+      throw badRequest(
+        `no one entry of allowSubscribe contains ${pattern}`,
+        "widen one entry, or leave it out of subscribe",
+      );
+    }
+  }
+  return { ...common, reads, posts: args.allowPublish ?? [], role: args.role };
+}
+
+async function mintJwt(
+  context: SpaceContext,
+  { keys }: Authority,
+  plan: Plan,
+  { uid, inboxNonce }: { readonly uid: string; readonly inboxNonce: string },
+  expires: number,
+): Promise<string> {
+  const scope = {
+    space: context.space,
+    holder: { principal: plan.principal, uid },
+    inboxNonce,
+    allowSubscribe: plan.reads ?? [],
+    allowPublish: plan.posts,
+    ...(plan.role === undefined ? {} : { role: plan.role }),
+  };
+  const { jwt } = await mintUser<BuiltProfile>({
+    profile: plan.profile,
+    scope: scope as unknown as ScopeOf<BuiltProfile>,
+    account: Account.Front,
+    accountKey: keys.file.front,
+    signer: keys.frontSigner,
+    userKey: plan.userKey,
+    expires,
+    limits: context.settings.limits.agent,
+    name: plan.name,
+  });
+  return jwt;
+}
+
+/** What a lifecycle needs before its credential may leave; safe to run again. */
+async function prepare(context: SpaceContext, plan: Plan, uid: string): Promise<void> {
+  const { store, space, names } = context;
+  if (plan.profile === "agent") {
+    // §8: the interval begins after what is stored now. A retry keeps the consumer that is there.
+    const { lastSeq } = await streamState(store, names.dm);
+    await ensureInbox(context, dmConsumer(space, plan.principal, uid, lastSeq + 1));
+    await ensureConsumer(store, dlvConsumer(space, plan.principal, uid));
+    if (plan.role !== undefined) await ensureConsumer(store, roleConsumer(space, plan.role));
+  }
+  if (plan.reads === undefined) return;
+  await enterAcl(context, plan, uid, plan.reads);
+}
+
+/** A retry finds the inbox that the first run made, with the frontier of that run: it stays (§8). */
+async function ensureInbox({ store }: SpaceContext, spec: ConsumerSpec): Promise<void> {
+  const drift = await verifyConsumer(store, spec);
+  if (drift.length > 0 && drift.every(({ field }) => field === "opt_start_seq")) return;
+  await ensureConsumer(store, spec);
+}
+
+async function enterAcl(context: SpaceContext, plan: Plan, uid: string, reads: readonly string[]): Promise<void> {
+  const row = await createOrRead(staticAuthority(context).ledger, "acl", ledgerKey.acl(plan.principal, uid), AclRow, {
+    v: 1,
+    name: plan.name,
+    allowSubscribe: [...reads],
+    ...(plan.role === undefined ? {} : { role: plan.role }),
+    durables: plan.profile === "agent",
+    credential: plan.userKey,
+    at: context.now(),
+  });
+  if (row.value.credential === plan.userKey) return;
+  throw new CotalError(ErrorCode.Conflict, "the read list of this lifecycle belongs to another credential", {
+    outcome: Outcome.NotExecuted,
+    next: "mint under another actor",
+  });
+}

@@ -1,0 +1,296 @@
+/**
+ * Taking a space up: connections, streams, ledger, settings, in the order in which each needs the
+ * one before; and a serving endpoint at the end.
+ *
+ * Invariants
+ * 1. A credential of the provisioner is entered in the ledger as soon as there is one, and what the
+ *    trust program issued before the ledger existed is entered before the space serves (§13.1).
+ * 2. Whatever was opened is given back, also when a later step fails.
+ */
+import { randomBytes } from "node:crypto";
+import type { ConnectOptions, Connection, ConnectionStatus } from "../../shared/broker/connect.ts";
+import { openConnection } from "../../shared/broker/connect.ts";
+import { createWriter } from "../../shared/broker/write.ts";
+import { Account } from "../../shared/grants/row.ts";
+import { Life } from "../../shared/grants/matrix.ts";
+import { activate, enterCredential } from "../../shared/ledger/activation.ts";
+import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
+import { takeEpoch } from "../../shared/ledger/epoch.ts";
+import { type LedgerStore, createOrRead } from "../../shared/ledger/store.ts";
+import { canonicalDigest } from "../../shared/protocol/base/canonical.ts";
+import { inboxPrefix } from "../../shared/protocol/base/broker-subjects.ts";
+import { spaceNames } from "../../shared/protocol/base/names.ts";
+import {
+  OPEN_OWNER,
+  type Principal,
+  dotForm,
+  drawLifecycleUid,
+  drawNonce,
+  principal,
+} from "../../shared/protocol/base/principals.ts";
+import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
+import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
+import { AclRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
+import { type ServedEndpoint, type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
+import { systemOwner } from "../../shared/trust/owner.ts";
+import { openAcl, storedAcl } from "./acl.ts";
+import { provisionerCommands } from "./commands.ts";
+import type { Authority, SpaceContext } from "./context.ts";
+import { type OwnCredential, ownCredential } from "./identity.ts";
+import { type ProvisionerKeys, readKeys } from "./keys.ts";
+import { setUpSettings, setUpStreams } from "./setup.ts";
+import type { Drift } from "../../shared/broker/ensure.ts";
+
+export type OpenSpaceOptions = {
+  readonly space: string;
+  readonly servers: readonly string[];
+  readonly mode: "accounts" | "open";
+  readonly keysPattern: string;
+  readonly replicas: 1 | 3;
+  readonly concurrency: number;
+  readonly onServed: (event: ServedEvent) => void;
+  readonly onStatus: (connection: string, status: ConnectionStatus) => void;
+  /** Ends the wait for a broker that is not there. */
+  readonly signal: AbortSignal;
+};
+
+export type OpenSpace = {
+  readonly principal: string;
+  readonly epoch: number;
+  readonly created: readonly string[];
+  readonly drift: readonly Drift[];
+  /** Resolves with the cause when one of the connections has ended for good. */
+  readonly broken: Promise<unknown>;
+  /** Renews the credentials of this process that are past half of their life. */
+  readonly renew: () => Promise<void>;
+  readonly stopIntake: () => Promise<void>;
+  readonly close: () => Promise<void>;
+};
+
+const nowSeconds = (): number => Math.floor(Date.now() / 1000);
+
+/** Takes one space up and serves it. Throws a `CotalError`; nothing stays open then. */
+export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
+  const opened: Connection[] = [];
+  const dial = async (name: string, own: Dialed): Promise<Connection> => {
+    const connection = await openConnection(dialOptions(options, name, own));
+    opened.push(connection);
+    options.onStatus(name, { type: "up", server: "", version: connection.version });
+    return connection;
+  };
+  const close = async (): Promise<void> => {
+    await Promise.all(opened.splice(0).map((connection) => connection.drain()));
+  };
+  try {
+    const served = options.mode === "open" ? await openUnguarded(options, dial) : await openGuarded(options, dial);
+    const broken = Promise.race(opened.map(({ closed }) => closed));
+    return { ...served, broken, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+type Dialed = Pick<ConnectOptions, "authenticator" | "inboxPrefix">;
+type Dial = (name: string, own: Dialed) => Promise<Connection>;
+type Served = Omit<OpenSpace, "broken" | "close">;
+
+function dialOptions(options: OpenSpaceOptions, name: string, own: Dialed): ConnectOptions {
+  return {
+    ...own,
+    servers: options.servers,
+    name: `provisioner ${options.space} ${name}`,
+    reconnect: { kind: "endless", capMs: 5000 },
+    signal: options.signal,
+    onStatus: (status) => options.onStatus(name, status),
+  };
+}
+
+/** A space whose broker has accounts: the whole of §13.1's order. */
+async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Served> {
+  const { space, replicas } = options;
+  const keys = readKeys(options.keysPattern, space);
+  const owner = systemOwner(keys.ownerSecret, space);
+  const me = { principal: principal(owner, "provisioner"), uid: keys.uid };
+  const ledgerHolder = { principal: principal(owner, "ledger"), uid: keys.ledgerUid };
+  const minter = { accountKey: keys.file.store, signer: keys.storeSigner, account: Account.Store, nowSeconds };
+
+  const storeOwn = await ownCredential({
+    ...minter,
+    profile: "provisioner",
+    // The store side holds no reply rail, so no epoch matters there yet.
+    scope: { space, holder: me, inboxNonce: drawNonce(randomBytes), instanceId: keys.uid, epoch: 0 },
+  });
+  const store = await dial("store", storeOwn);
+  const streams = await setUpStreams(store.nc, space, replicas);
+
+  const ledgerOwn = await ownCredential({
+    ...minter,
+    profile: "ledger",
+    scope: { space, holder: ledgerHolder, inboxNonce: drawNonce(randomBytes) },
+  });
+  const ledgerConnection = await dial("ledger", ledgerOwn);
+  const writer = createWriter({ nc: store.nc });
+  const ledger = ledgerOver(
+    brokerLedgerStore(ledgerConnection.nc, createWriter({ nc: ledgerConnection.nc }), space),
+    brokerLedgerStore(store.nc, writer, space),
+  );
+  await activateSelf(ledger, me);
+  await activateSelf(ledger, ledgerHolder);
+  const epoch = await takeEpoch(ledger, me.principal, me.uid);
+  const frontOwn = await ownCredential({
+    nowSeconds,
+    profile: "provisioner",
+    account: Account.Front,
+    accountKey: keys.file.front,
+    signer: keys.frontSigner,
+    scope: { space, holder: me, inboxNonce: drawNonce(randomBytes), instanceId: me.uid, epoch },
+  });
+  const owned = [storeOwn, ledgerOwn, frontOwn];
+  for (const own of owned) await enter(ledger, own, own.expires());
+  await enterIssued(ledger, keys);
+  const settings = await setUpSettings(store.nc, writer, {
+    space,
+    auth: keys.file.auth,
+    replicas,
+    principal: dotForm(me.principal),
+  });
+  const front = await dial("front", frontOwn);
+  const context: SpaceContext = {
+    ...parts(space, replicas),
+    store: store.nc,
+    writer,
+    acl: storedAcl(store.nc, space),
+    settings,
+    authority: { keys, ledger, cleaner: cleanerOf(options, keys, me) },
+  };
+  return {
+    ...(await serve(options, front, context, me.uid, epoch)),
+    principal: dotForm(me.principal),
+    ...streams,
+    renew: async () => {
+      for (const own of owned) {
+        if (own.expires() - nowSeconds() > Life.Host / 2) continue;
+        await own.renew((expires) => enter(ledger, own, expires));
+      }
+    },
+  };
+}
+
+/** An open space: one connection, nobody's identity proved, no ledger (decision H57). */
+async function openUnguarded(options: OpenSpaceOptions, dial: Dial): Promise<Served> {
+  const { space, replicas } = options;
+  const uid = drawLifecycleUid(randomBytes);
+  const connection = await dial("front", { inboxPrefix: inboxPrefix(uid, drawNonce(randomBytes)) });
+  const writer = createWriter({ nc: connection.nc });
+  const streams = await setUpStreams(connection.nc, space, replicas);
+  const me = dotForm(principal(OPEN_OWNER, "provisioner"));
+  const settings = await setUpSettings(connection.nc, writer, { space, auth: "open", replicas, principal: me });
+  const context: SpaceContext = {
+    ...parts(space, replicas),
+    store: connection.nc,
+    writer,
+    acl: openAcl,
+    settings,
+    authority: undefined,
+  };
+  const served = await serve(options, connection, context, uid, 1);
+  return { ...served, principal: me, ...streams, renew: () => Promise.resolve() };
+}
+
+function parts(space: string, replicas: 1 | 3) {
+  const names = spaceNames(space);
+  const subjects = spaceSubjects(space);
+  return { space, names, subjects, replicas, now: Date.now, random: randomBytes };
+}
+
+async function serve(
+  options: OpenSpaceOptions,
+  front: Connection,
+  context: SpaceContext,
+  instanceId: string,
+  epoch: number,
+): Promise<{ readonly epoch: number; readonly stopIntake: ServedEndpoint["stop"] }> {
+  const endpoint = await serveEndpoint({
+    nc: front.nc,
+    space: options.space,
+    endpoint: EndpointName.Provisioner,
+    instanceId,
+    epoch,
+    commands: provisionerCommands(context, instanceId),
+    concurrency: options.concurrency,
+    onServed: options.onServed,
+    now: () => performance.now(),
+  });
+  return { epoch, stopIntake: endpoint.stop };
+}
+
+/** Ledger families go over the ledger's own credential; the ACL rows over the provisioner's. */
+function ledgerOver(own: LedgerStore, provisioner: LedgerStore): LedgerStore {
+  const by = (bucket: string): LedgerStore => (bucket === "acl" ? provisioner : own);
+  return {
+    read: (bucket, key) => by(bucket).read(bucket, key),
+    create: (bucket, key, value) => by(bucket).create(bucket, key, value),
+    cas: (bucket, key, value, revision) => by(bucket).cas(bucket, key, value, revision),
+  };
+}
+
+type Holder = { readonly principal: Principal; readonly uid: string };
+
+/** A daemon's own lifecycle: the same operation at each start, so it converges. */
+async function activateSelf(ledger: LedgerStore, { principal: who, uid }: Holder): Promise<void> {
+  await activate(
+    ledger,
+    {
+      opId: `self-${uid}`,
+      principal: who,
+      requestDigest: canonicalDigest({ principal: dotForm(who), uid }),
+      managerInstance: uid,
+      uid,
+      now: Date.now(),
+      random: randomBytes,
+    },
+    () => Promise.resolve(),
+  );
+}
+
+function enter(ledger: LedgerStore, own: OwnCredential, expires: number): Promise<void> {
+  return enterCredential(ledger, { ...own.holder, credentialId: own.userKey, expires });
+}
+
+/** The operator's credential was minted before there was a ledger: its rows are made now. */
+async function enterIssued(ledger: LedgerStore, { issued }: ProvisionerKeys): Promise<void> {
+  for (const { owner, actor, uid, credentialId, expires } of issued) {
+    if (expires <= nowSeconds()) continue;
+    const holder = { principal: principal(owner, actor), uid };
+    await activateSelf(ledger, holder);
+    await createOrRead(ledger, "acl", ledgerKey.acl(holder.principal, uid), AclRow, {
+      v: 1,
+      name: actor,
+      allowSubscribe: [">"],
+      durables: false,
+      credential: credentialId,
+      at: Date.now(),
+    });
+    await enterCredential(ledger, { ...holder, credentialId, expires });
+  }
+}
+
+/** A store connection that can remove one lifecycle's leftovers and nothing else. */
+function cleanerOf(options: OpenSpaceOptions, keys: ProvisionerKeys, me: Holder): Authority["cleaner"] {
+  return async (target) => {
+    const own = await ownCredential({
+      profile: "deprovisioner",
+      scope: { space: options.space, holder: me, inboxNonce: drawNonce(randomBytes), target },
+      account: Account.Store,
+      accountKey: keys.file.store,
+      signer: keys.storeSigner,
+      lifeSeconds: Life.OneShot,
+      nowSeconds,
+    });
+    return openConnection({
+      ...dialOptions(options, "cleaner", own),
+      reconnect: { kind: "bounded", attempts: 3 },
+    });
+  };
+}

@@ -1,0 +1,55 @@
+/** Reading and changing one JSON row of a bucket: leader read, merge, create or pinned CAS. */
+import type { NatsConnection } from "@nats-io/transport-node";
+import { isMarker, leaderLast } from "../../shared/broker/reads.ts";
+import type { Writer } from "../../shared/broker/write.ts";
+import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
+import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
+import { bucketStream } from "../../shared/protocol/base/names.ts";
+
+/** Rounds of a change that loses its CAS to others. */
+const ATTEMPTS = 8;
+
+export type JsonRow = { readonly value: unknown; readonly revision: number };
+
+/** The row as it is at the leader; `undefined` for none. A value that is no JSON is `undefined` too. */
+export async function readJson(nc: NatsConnection, bucket: string, key: string): Promise<JsonRow | undefined> {
+  const entry = await leaderLast(nc, bucketStream(bucket), kvKey(bucket, key));
+  if (entry === undefined) return undefined;
+  return { value: isMarker(entry.headers) ? undefined : parseJson(entry.data), revision: entry.seq };
+}
+
+export function parseJson(data: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(data));
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Changes a row until the change lands on what it was made from. `change` returns the next value,
+ * or `undefined` to leave the row as it is.
+ */
+export async function changeJson<T extends object>(
+  nc: NatsConnection,
+  writer: Writer,
+  place: { readonly bucket: string; readonly key: string },
+  change: (current: unknown) => T | undefined,
+): Promise<T | undefined> {
+  const stream = bucketStream(place.bucket);
+  const subject = kvKey(place.bucket, place.key);
+  for (let attempt = 1; ; attempt += 1) {
+    const found = await readJson(nc, place.bucket, place.key);
+    const next = change(found?.value);
+    if (next === undefined) return undefined;
+    const bytes = new TextEncoder().encode(JSON.stringify(next));
+    try {
+      if (found === undefined) await writer.create(stream, subject, bytes);
+      else await writer.cas(stream, subject, bytes, found.revision);
+      return next;
+    } catch (error) {
+      const lost = error instanceof CotalError && error.code === ErrorCode.Conflict;
+      if (!lost || attempt === ATTEMPTS) throw error;
+    }
+  }
+}

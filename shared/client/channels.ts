@@ -1,0 +1,396 @@
+/**
+ * Joined channels: the live tail, replay on join, and the seam between them (§7).
+ *
+ * Invariants
+ * 1. A channel is joined only once the broker has accepted the subscription; a refusal that comes
+ *    later drops it, with an event (§7). No daemon is needed for a live join.
+ * 2. The watermark is read before the subscription, history up to it, live copies meanwhile wait:
+ *    across the seam there is no gap and, by (sender, id), no double.
+ * 3. Live copies are the lossy class: a slow reader loses the oldest, counted and told (§4).
+ * 4. On a `durable` channel, what was posted while the connection was down is read back from history
+ *    after it returns, as long as no backstop does that; on a `live` one it is gone (§4).
+ */
+import type { Msg, NatsConnection, Subscription } from "@nats-io/transport-node";
+import { fromNats } from "../broker/errors.ts";
+import { CotalError, ErrorCode, Outcome, toCotalError } from "../protocol/base/errors.ts";
+import { channelPattern, isConcrete, matches } from "../protocol/base/channels.ts";
+import { DeliveryKind, spaceSubjects } from "../protocol/base/subjects.ts";
+import { type DeliveryClass, effectiveConfig } from "../protocol/chat/channel-config.ts";
+import { type Delivery, RejectReason, readDelivery } from "../protocol/chat/message.ts";
+import { type Events, Rail } from "./events.ts";
+import { type HistoryRange, readHistory } from "./history.ts";
+import { type InboxItem, makeItem } from "./item.ts";
+import { Lane, type Mailbox } from "./mailbox.ts";
+import type { Mode } from "./identity.ts";
+import type { Reads } from "./reads.ts";
+import { type Seen, seenKey } from "./seen.ts";
+
+export type JoinOptions = {
+  /** Replay retained messages; by default as the channel is configured (§7). */
+  readonly replay?: boolean;
+  /**
+   * Read on from this CHAT sequence in place of the configured window: for a host that kept where
+   * it had got to (§7; field case 11).
+   */
+  readonly fromSeq?: number;
+};
+
+export type Joined = {
+  /** The channel or pattern as it is on the wire. */
+  readonly channel: string;
+  /** The one class that the broker's subscription alone gives. */
+  readonly state: "joined live";
+  /** The channel's effective class; unknown where its settings could not be read. */
+  readonly class: DeliveryClass | "unknown";
+  /** In words, why the durable backstop is not there, when the channel asks for one (§7). */
+  readonly shortfall?: string;
+  /** The watermark; replay covers what lies at or below it. */
+  readonly frontier?: number;
+  /** Resolves when the first reading of history is over, with how many messages it brought. */
+  readonly replayed: Promise<Replayed>;
+};
+
+/** `complete: false`: it failed, the reason is an event, and it is tried again in the background. */
+export type Replayed = { readonly count: number; readonly complete: boolean };
+
+export type ChannelsOptions = {
+  readonly nc: NatsConnection;
+  readonly space: string;
+  readonly mode: Mode;
+  readonly reads: Reads;
+  readonly events: Events;
+  readonly seen: Seen;
+  readonly mailbox: Mailbox<InboxItem>;
+  /** Live copies kept while a replay runs. */
+  readonly seamCapacity: number;
+  /** Epoch milliseconds. */
+  readonly now: () => number;
+};
+
+export type Channels = {
+  readonly join: (channel: string, options?: JoinOptions) => Promise<Joined>;
+  readonly leave: (channel: string) => Promise<boolean>;
+  readonly joined: () => readonly Omit<Joined, "replayed">[];
+  readonly down: () => void;
+  /** Reads back what durable channels got while the connection was down. */
+  readonly up: () => void;
+  readonly stop: () => void;
+};
+
+type Room = {
+  readonly channel: string;
+  readonly subscription: Subscription;
+  class: DeliveryClass | "unknown";
+  shortfall: string | undefined;
+  frontier: number | undefined;
+  /** Everything at or below it was surfaced or is not ours. */
+  position: number | undefined;
+  /** Becomes the position at the next anchor: one anchor late, so no live copy is on its way. */
+  anchor: number | undefined;
+  sinceAnchor: number;
+  /** Live copies that wait for a replay to end. */
+  seam: Delivery[] | undefined;
+  /** The last catching-up; the next begins after it. */
+  tail: Promise<Replayed>;
+  readonly retries: Set<NodeJS.Timeout>;
+  refused: CotalError | undefined;
+  gone: boolean;
+};
+
+/** Live copies after which the position is anchored anew; well below what `seen` remembers. */
+const ANCHOR_EVERY = 2000;
+/** Unread history items above which the next page waits. */
+const HISTORY_ROOM = 1000;
+const RETRY_MS = 1000;
+const MAX_RETRY_MS = 30_000;
+
+const NO_REPLAY = "history is read one channel at a time, so a pattern brings no replay";
+
+const NO_BACKSTOP: Readonly<Record<Mode, string>> = {
+  auth: "durable backstop unavailable: nothing serves durable joins in this space yet, so this is joined live",
+  open: "durable backstop unavailable: an open space has none, so this is joined live",
+};
+
+export function createChannels(options: ChannelsOptions): Channels {
+  const { nc, events, seen, mailbox } = options;
+  const subjects = spaceSubjects(options.space);
+  const rooms = new Map<string, Room>();
+
+  const surface = (lane: Lane, delivery: Delivery, source: { readonly historical: boolean; readonly seq?: number }): boolean => {
+    const key = seenKey(delivery);
+    if (key !== undefined) {
+      if (seen.has(key)) {
+        events.count("duplicates");
+        return false;
+      }
+      seen.add(key);
+    }
+    events.received("chat");
+    mailbox.push(lane, makeItem(delivery, source));
+    return true;
+  };
+
+  const receive = (room: Room, message: Msg): void => {
+    const read = readDelivery(message.subject, message.data, message.headers?.keys() ?? []);
+    if (!read.ok) return events.rejected(Rail.Chat, read.reason, read.detail);
+    const { subject } = read.delivery;
+    if (subject.space !== options.space || subject.kind !== DeliveryKind.Chat || !matches(room.channel, subject.rest)) {
+      return events.rejected(Rail.Chat, RejectReason.MalformedSubject, "not of the joined channel");
+    }
+    if (room.seam !== undefined) return keep(room, room.seam, read.delivery);
+    surface(Lane.Live, read.delivery, { historical: false });
+    room.sinceAnchor += 1;
+    if (room.sinceAnchor >= ANCHOR_EVERY) void anchor(room);
+  };
+  const keep = (room: Room, seam: Delivery[], delivery: Delivery): void => {
+    seam.push(delivery);
+    if (seam.length <= options.seamCapacity) return;
+    seam.shift();
+    events.count("dropped");
+    events.tell({ type: "dropped", rail: Rail.Chat, count: 1 });
+    room.sinceAnchor = 0;
+  };
+
+  const anchor = async (room: Room): Promise<void> => {
+    room.sinceAnchor = 0;
+    if (room.position === undefined) return;
+    try {
+      const { frontier } = await options.reads.frontier(room.channel);
+      room.position = room.anchor ?? room.position;
+      room.anchor = frontier;
+    } catch {
+      // The older position stands; a heal reads more than it needs and drops the doubles.
+    }
+  };
+
+  const drop = (room: Room, error: CotalError): void => {
+    room.refused = error;
+    end(room);
+    if (rooms.get(room.channel) !== room) return;
+    rooms.delete(room.channel);
+    events.tell({ type: "refused", error, channel: room.channel });
+  };
+
+  const open = (channel: string): Room => {
+    const room: Room = {
+      channel,
+      class: "unknown",
+      shortfall: undefined,
+      frontier: undefined,
+      position: undefined,
+      anchor: undefined,
+      sinceAnchor: 0,
+      seam: [],
+      tail: Promise.resolve({ count: 0, complete: true }),
+      retries: new Set(),
+      refused: undefined,
+      gone: false,
+      subscription: nc.subscribe(subjects.chatRead(channel), {
+        callback: (error, message) => {
+          if (error === null) receive(room, message);
+          else drop(room, fromNats(error, `join ${channel.slice(0, 80)}`));
+        },
+      }),
+    };
+    return room;
+  };
+
+  /** Ends the seam: what came live meanwhile goes out, but for what history brought. */
+  const closeSeam = (room: Room): void => {
+    const waiting = room.seam ?? [];
+    room.seam = undefined;
+    if (room.gone) return;
+    for (const delivery of waiting) surface(Lane.Live, delivery, { historical: false });
+  };
+
+  const read = async (room: Room, range: HistoryRange): Promise<number> => {
+    let count = 0;
+    for await (const stored of readHistory(options.reads, events, options.space, room.channel, range)) {
+      if (room.gone) break;
+      if (surface(Lane.History, stored.delivery, { historical: true, seq: stored.seq })) count += 1;
+      await mailbox.room(Lane.History, HISTORY_ROOM);
+    }
+    return count;
+  };
+
+  /** Brings the room up to date once; one run at a time, tried again later until it succeeds. */
+  const catchUp = (room: Room, rangeOf: () => Promise<HistoryRange | undefined>, waitMs = RETRY_MS): Promise<Replayed> => {
+    const attempt = async (): Promise<Replayed> => {
+      try {
+        const range = await rangeOf();
+        const count = range === undefined ? 0 : await read(room, range);
+        room.position = Math.max(room.position ?? 0, range?.upToSeq ?? 0);
+        return { count, complete: true };
+      } catch (thrown) {
+        if (!room.gone) {
+          events.tell({ type: "replay-failed", channel: room.channel, error: toCotalError(thrown) });
+          const again = (): void => void catchUp(room, rangeOf, Math.min(2 * waitMs, MAX_RETRY_MS));
+          room.retries.add(setTimeout(again, waitMs));
+        }
+        return { count: 0, complete: false };
+      } finally {
+        // Live copies never wait for a daemon that is away.
+        closeSeam(room);
+      }
+    };
+    room.tail = room.tail.then(attempt, attempt);
+    return room.tail;
+  };
+
+  const firstRange = async (room: Room, known: Settings | CotalError, joinOptions: JoinOptions): Promise<HistoryRange | undefined> => {
+    if (known instanceof CotalError) {
+      if (!isAway(known)) throw known;
+      known = await options.reads.frontier(room.channel);
+      learn(room, known, options);
+    }
+    return replayRange(room.channel, known, joinOptions, options.now);
+  };
+
+  const join = async (given: string, joinOptions: JoinOptions = {}): Promise<Joined> => {
+    const channel = channelPattern(given);
+    const known = rooms.get(channel);
+    if (known !== undefined) return { ...view(known), replayed: Promise.resolve({ count: 0, complete: true }) };
+    const settings = await readSettings(options.reads, channel);
+    const room = open(channel);
+    await flush(nc);
+    // The refusal is told to the subscription's callback, before the answer to the flush.
+    if (room.refused !== undefined) throw notJoined(channel, room.refused);
+    rooms.set(channel, room);
+    if (!(settings instanceof CotalError)) learn(room, settings, options);
+    if (!isConcrete(channel)) {
+      events.tell({ type: "shortfall", subject: channel, message: NO_REPLAY });
+      closeSeam(room);
+      return { ...view(room), replayed: Promise.resolve({ count: 0, complete: true }) };
+    }
+    let first: Settings | CotalError | undefined = settings;
+    const replayed = catchUp(room, () => {
+      // A failed reading is told by the first attempt and made anew by the next.
+      const given_ = first ?? settings;
+      if (given_ instanceof CotalError && first !== undefined) {
+        first = undefined;
+        return Promise.reject(given_);
+      }
+      return firstRange(room, given_, joinOptions);
+    });
+    return { ...view(room), replayed };
+  };
+
+  const missed = async (room: Room): Promise<HistoryRange | undefined> => {
+    const fromSeq = (room.position ?? 0) + 1;
+    const { frontier } = await options.reads.frontier(room.channel);
+    room.anchor = undefined;
+    return frontier < fromSeq ? undefined : { fromSeq, upToSeq: frontier };
+  };
+  const healed = (room: Room): boolean =>
+    room.class === "durable" && room.position !== undefined && isConcrete(room.channel);
+
+  return {
+    join,
+    down: () => {
+      // What comes after the return waits until history has brought what was missed.
+      for (const room of rooms.values()) if (healed(room)) room.seam ??= [];
+    },
+    up: () => {
+      for (const room of rooms.values()) if (healed(room)) void catchUp(room, () => missed(room));
+    },
+    leave: async (given) => {
+      const channel = channelPattern(given);
+      const room = rooms.get(channel);
+      if (room === undefined) return false;
+      end(room);
+      rooms.delete(channel);
+      await flush(nc);
+      return true;
+    },
+    joined: () => [...rooms.values()].map(view),
+    stop: () => {
+      for (const room of rooms.values()) end(room);
+      rooms.clear();
+    },
+  };
+}
+
+type Settings = Awaited<ReturnType<Reads["frontier"]>>;
+
+/** The watermark and settings as they are now (§7), or why they could not be read. */
+async function readSettings(reads: Reads, channel: string): Promise<Settings | CotalError> {
+  try {
+    return await reads.frontier(channel);
+  } catch (thrown) {
+    return toCotalError(thrown);
+  }
+}
+
+/** Takes the watermark and the effective class (§7), and says what falls short. */
+function learn(room: Room, settings: Settings, { mode, events }: ChannelsOptions): void {
+  room.frontier = settings.frontier;
+  room.position = settings.frontier;
+  room.class = effectiveConfig(settings.config, settings.defaults).deliveryClass;
+  if (isWide(room.channel)) room.shortfall = WIDE;
+  else if (room.class === "durable") room.shortfall = NO_BACKSTOP[mode];
+  if (room.shortfall !== undefined) {
+    events.tell({ type: "shortfall", subject: room.channel, message: room.shortfall });
+  }
+}
+
+const WIDE = "a subscription with * or the root > takes no durable membership: it is joined live only";
+
+/** `*` anywhere, or the root `>` (§7): no durable membership. */
+function isWide(channel: string): boolean {
+  return channel === ">" || channel.split(".").includes("*");
+}
+
+/** Is a reading that failed worth another try? A refusal is not. */
+function isAway(error: CotalError): boolean {
+  return error.code !== ErrorCode.PermissionDenied && error.code !== ErrorCode.BadRequest;
+}
+
+function end(room: Room): void {
+  room.gone = true;
+  for (const retry of room.retries) clearTimeout(retry);
+  room.subscription.unsubscribe();
+}
+
+/** What a join reads back: the window that the channel is configured for, up to the watermark (§7). */
+function replayRange(
+  channel: string,
+  settings: Settings,
+  { replay, fromSeq }: JoinOptions,
+  now: () => number,
+): HistoryRange | undefined {
+  const config = effectiveConfig(settings.config, settings.defaults);
+  if (!isConcrete(channel) || settings.frontier === 0 || !(replay ?? config.replay)) return undefined;
+  if (fromSeq !== undefined) return { fromSeq, upToSeq: settings.frontier };
+  return {
+    upToSeq: settings.frontier,
+    ...(config.replayWindowMs === undefined ? {} : { sinceMs: Math.max(0, now() - config.replayWindowMs) }),
+  };
+}
+
+function view(room: Room): Omit<Joined, "replayed"> {
+  return {
+    channel: room.channel,
+    state: "joined live",
+    class: room.class,
+    ...(room.shortfall === undefined ? {} : { shortfall: room.shortfall }),
+    ...(room.frontier === undefined ? {} : { frontier: room.frontier }),
+  };
+}
+
+/** A round trip: what the broker refused before it is known after it. */
+async function flush(nc: NatsConnection): Promise<void> {
+  try {
+    await nc.flush();
+  } catch (thrown) {
+    throw fromNats(thrown, "join");
+  }
+}
+
+function notJoined(channel: string, cause: CotalError): CotalError {
+  if (cause.code !== ErrorCode.PermissionDenied) return cause;
+  return new CotalError(ErrorCode.PermissionDenied, `this credential may not read ${channel.slice(0, 200)}`, {
+    outcome: Outcome.NotExecuted,
+    next: "join a channel of its read list (cotal channels), or ask the operator for a wider credential",
+    cause,
+  });
+}

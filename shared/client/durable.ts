@@ -1,0 +1,135 @@
+/**
+ * Reads one durable of the session's own: the DM inbox or the role queue (§8).
+ *
+ * Invariants
+ * 1. A permanent anomaly is terminated with its reason, counted, and never shown (§4, H19).
+ * 2. What was handled before is acknowledged and not shown again; a copy of what is in hand joins
+ *    it. The key is (kind, sender, id), and an empty id is none (§4).
+ * 3. Room is counted in copies in hand, so nothing is pulled that can't be held.
+ */
+import type { Msg, NatsConnection } from "@nats-io/transport-node";
+import { AckBody, parseAck } from "../protocol/base/broker-subjects.ts";
+import { type Delivery, RejectReason, readDelivery } from "../protocol/chat/message.ts";
+import type { DeliveryKind } from "../protocol/base/subjects.ts";
+import type { Events } from "./events.ts";
+import { createHolds } from "./holds.ts";
+import { type InboxItem, makeItem } from "./item.ts";
+import { type PullState, createPullLoop } from "./pull.ts";
+import { type Seen, seenKey } from "./seen.ts";
+
+export type DurableOptions = {
+  readonly nc: NatsConnection;
+  readonly rail: "dm" | "role";
+  readonly stream: string;
+  readonly durable: string;
+  readonly replyLead: string;
+  /** What a delivery of this durable must be: its space, kind and target. */
+  readonly expected: { readonly space: string; readonly kind: DeliveryKind; readonly target: string };
+  readonly capacity: number;
+  readonly maxOutstanding: number;
+  readonly expiresMs: number;
+  readonly ackWaitMs: number;
+  readonly seen: Seen;
+  readonly events: Events;
+  readonly isUp: () => boolean;
+  readonly deliver: (item: InboxItem) => void;
+  readonly onState: (state: PullState) => void;
+  readonly now: () => number;
+};
+
+export type DurableReader = {
+  readonly kick: () => void;
+  readonly reconnected: () => void;
+  readonly held: () => number;
+  readonly state: () => PullState;
+  /** Stops pulling; what still comes is given back. */
+  readonly stopPulling: () => Promise<void>;
+  readonly stop: () => void;
+};
+
+export function createDurableReader(options: DurableOptions): DurableReader {
+  const { nc, events, seen, rail } = options;
+  let stopping = false;
+  const publish = (subject: string, body: string): void => {
+    try {
+      nc.publish(subject, body);
+    } catch {
+      // The connection is closed: the copy stays pending and is delivered again.
+    }
+  };
+  const holds = createHolds({
+    publish,
+    ackWaitMs: options.ackWaitMs,
+    now: options.now,
+    onLapsed: (id) => events.tell({ type: "lapsed", rail, id }),
+    onSettled: (key, acked) => {
+      if (acked) {
+        events.count("acked");
+        if (key !== undefined) seen.add(key);
+      }
+      loop.kick();
+    },
+  });
+
+  const receive = (message: Msg): void => {
+    const { reply } = message;
+    const ack = parseAck(reply);
+    if (reply === undefined || ack?.stream !== options.stream || ack.consumer !== options.durable) {
+      // Not a copy of this durable; there is nothing to terminate.
+      return events.rejected(rail, RejectReason.StoredCopy, "not delivered by the own durable");
+    }
+    if (ack.deliveryCount > 1) events.count("redelivered");
+    const read = readDelivery(message.subject, message.data, message.headers?.keys() ?? []);
+    if (!read.ok) return terminate(reply, read.reason, read.detail);
+    if (!isExpected(read.delivery, options.expected)) {
+      return terminate(reply, RejectReason.MalformedSubject, "addressed to somebody else");
+    }
+    const key = seenKey(read.delivery);
+    if (holds.join(key, reply)) return events.count("duplicates");
+    if (key !== undefined && seen.has(key)) {
+      events.count("duplicates");
+      return publish(reply, AckBody.Ack);
+    }
+    const hold = holds.take(key, reply, read.delivery.message.id);
+    // Pulled before the stop and delivered after it: nobody will handle it here.
+    if (stopping) return hold.nak(0);
+    events.received(rail);
+    options.deliver(makeItem(read.delivery, { hold }));
+  };
+  const terminate = (reply: string, reason: RejectReason, detail: string): void => {
+    publish(reply, `${AckBody.Term} ${reason}`);
+    events.rejected(rail, reason, detail);
+  };
+
+  const loop = createPullLoop({
+    nc,
+    stream: options.stream,
+    durable: options.durable,
+    replyLead: options.replyLead,
+    expiresMs: options.expiresMs,
+    maxOutstanding: options.maxOutstanding,
+    room: () => options.capacity - holds.size(),
+    isUp: options.isUp,
+    onMessage: receive,
+    onState: options.onState,
+    onLost: (count) => events.count("pullsLost", count),
+    now: options.now,
+  });
+  loop.kick();
+
+  return {
+    kick: loop.kick,
+    reconnected: loop.reconnected,
+    held: holds.size,
+    state: loop.state,
+    stopPulling: () => {
+      stopping = true;
+      return loop.stop();
+    },
+    stop: holds.stop,
+  };
+}
+
+function isExpected({ subject }: Delivery, expected: DurableOptions["expected"]): boolean {
+  return subject.space === expected.space && subject.kind === expected.kind && subject.rest === expected.target;
+}

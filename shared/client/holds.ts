@@ -1,0 +1,131 @@
+/**
+ * Copies in hand: delivered by a durable, not yet handled (§8).
+ *
+ * Invariants
+ * 1. Acknowledged only when handled. What is given back is nakked, never dropped after an ack.
+ * 2. A copy in hand is renewed (`+WPI`) while its ack wait can't have run out since the last
+ *    renewal; after that it is left alone, because another delivery of it may be under way (§8).
+ * 3. A redelivery of what is in hand joins it: it is shown once and all its copies are settled.
+ */
+import { AckBody, nakBody, parseAck } from "../protocol/base/broker-subjects.ts";
+
+export type Hold = {
+  /** Stream sequence of the first copy. */
+  readonly seq: number;
+  /** How often the broker has delivered it. */
+  readonly deliveries: () => number;
+  readonly ack: () => void;
+  readonly nak: (delayMs: number) => void;
+  readonly settled: () => boolean;
+};
+
+export type HoldsOptions = {
+  readonly publish: (subject: string, body: string) => void;
+  readonly ackWaitMs: number;
+  /** Monotonic milliseconds. */
+  readonly now: () => number;
+  /** Called once a hold is settled, and whether it was acknowledged. */
+  readonly onSettled: (key: string | undefined, acked: boolean) => void;
+  /** A copy that may be delivered again although it is in hand. */
+  readonly onLapsed: (label: string) => void;
+};
+
+export type Holds = {
+  readonly take: (key: string | undefined, reply: string, label: string) => Hold;
+  /** Adds a redelivered copy to the one in hand; false if there is none. */
+  readonly join: (key: string | undefined, reply: string) => boolean;
+  readonly size: () => number;
+  /** Stops renewing. */
+  readonly stop: () => void;
+};
+
+type Copy = {
+  readonly key: string | undefined;
+  readonly label: string;
+  /** Ack subject by stream sequence; a later delivery replaces an earlier one. */
+  readonly replies: Map<number, string>;
+  deliveries: number;
+  renewedAt: number;
+  lapsed: boolean;
+  settled: boolean;
+};
+
+/** Renewals per ack wait: two may be lost. */
+const RENEWALS = 3;
+
+export function createHolds(options: HoldsOptions): Holds {
+  const copies = new Set<Copy>();
+  const byKey = new Map<string, Copy>();
+  const bySeq = new Map<number, Copy>();
+  const every = options.ackWaitMs / RENEWALS;
+
+  const settle = (copy: Copy, body: string, acked: boolean): void => {
+    if (copy.settled) return;
+    copy.settled = true;
+    copies.delete(copy);
+    if (copy.key !== undefined) byKey.delete(copy.key);
+    for (const [seq, reply] of copy.replies) {
+      bySeq.delete(seq);
+      options.publish(reply, body);
+    }
+    options.onSettled(copy.key, acked);
+  };
+  const renew = (): void => {
+    const time = options.now();
+    for (const copy of copies) {
+      if (copy.lapsed || time - copy.renewedAt < every) continue;
+      if (time - copy.renewedAt >= options.ackWaitMs) {
+        copy.lapsed = true;
+        options.onLapsed(copy.label);
+        continue;
+      }
+      copy.renewedAt = time;
+      for (const reply of copy.replies.values()) options.publish(reply, AckBody.Progress);
+    }
+  };
+  const timer = setInterval(renew, every / 2);
+  timer.unref();
+
+  const add = (copy: Copy, reply: string): void => {
+    const ack = parseAck(reply);
+    const seq = ack?.streamSequence ?? 0;
+    copy.replies.set(seq, reply);
+    copy.deliveries = Math.max(copy.deliveries, ack?.deliveryCount ?? 1);
+    copy.renewedAt = options.now();
+    copy.lapsed = false;
+    bySeq.set(seq, copy);
+  };
+
+  return {
+    take: (key, reply, label) => {
+      const copy: Copy = {
+        key,
+        label,
+        replies: new Map(),
+        deliveries: 1,
+        renewedAt: 0,
+        lapsed: false,
+        settled: false,
+      };
+      add(copy, reply);
+      copies.add(copy);
+      if (key !== undefined) byKey.set(key, copy);
+      return {
+        seq: parseAck(reply)?.streamSequence ?? 0,
+        deliveries: () => copy.deliveries,
+        ack: () => settle(copy, AckBody.Ack, true),
+        nak: (delayMs) => settle(copy, nakBody(delayMs), false),
+        settled: () => copy.settled,
+      };
+    },
+    join: (key, reply) => {
+      const seq = parseAck(reply)?.streamSequence;
+      const copy = (seq === undefined ? undefined : bySeq.get(seq)) ?? (key === undefined ? undefined : byKey.get(key));
+      if (copy === undefined) return false;
+      add(copy, reply);
+      return true;
+    },
+    size: () => copies.size,
+    stop: () => clearInterval(timer),
+  };
+}

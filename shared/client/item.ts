@@ -1,0 +1,83 @@
+/** What a reader of the inbox gets: one typed item per delivery, whatever path it took. */
+import type { Delivery, EndpointRef } from "../protocol/chat/message.ts";
+import type { Part } from "../protocol/chat/parts.ts";
+import { MessageKind } from "../protocol/chat/message.ts";
+import type { Hold } from "./holds.ts";
+
+type ItemBase = {
+  /** The sender's id for it; may be empty, and is unique only per sender. */
+  readonly id: string;
+  /** `id` is the authenticated principal of the subject; `name` and `role` are what the sender says. */
+  readonly from: EndpointRef;
+  readonly parts: readonly Part[];
+  /** The text parts, joined by line ends. */
+  readonly text: string;
+  /** When the sender says it was sent, epoch ms. */
+  readonly ts: number;
+  readonly mentions: readonly string[];
+  readonly replyTo?: string;
+  readonly contextId?: string;
+  /** Read back from history and not live: nothing to be woken by (§7). */
+  readonly historical: boolean;
+  /** Sequence in its stream, where it is known. */
+  readonly receivedSeq?: number;
+  /** 1 on the first delivery of a durable copy. */
+  readonly deliveries: number;
+  /**
+   * Says that it is handled. The iterator does so when the next item is asked for, and a handler's
+   * return does; call it yourself to do it earlier. Nothing happens the second time.
+   */
+  readonly ack: () => void;
+  /** Gives it back: it is delivered again after the delay. A chat item is not redelivered. */
+  readonly nak: (delayMs?: number) => void;
+};
+
+export type ChatItem = ItemBase & { readonly kind: "chat"; readonly channel: string };
+export type DmItem = ItemBase & { readonly kind: "dm" };
+export type AskItem = ItemBase & { readonly kind: "ask"; readonly role: string };
+export type InboxItem = ChatItem | DmItem | AskItem;
+
+export type ItemSource = {
+  readonly historical?: boolean;
+  readonly seq?: number;
+  readonly hold?: Hold;
+};
+
+export function makeItem(delivery: Delivery, source: ItemSource): InboxItem {
+  const { message, target } = delivery;
+  const { hold } = source;
+  const seq = source.seq ?? hold?.seq;
+  const base: ItemBase = {
+    id: message.id,
+    from: {
+      id: delivery.from,
+      name: message.from.name,
+      ...(message.from.role === undefined ? {} : { role: message.from.role }),
+    },
+    parts: message.parts,
+    text: textOf(message.parts),
+    ts: message.ts,
+    mentions: message.mentions ?? [],
+    ...(message.replyTo === undefined ? {} : { replyTo: message.replyTo }),
+    ...(message.contextId === undefined ? {} : { contextId: message.contextId }),
+    historical: source.historical ?? false,
+    ...(seq === undefined ? {} : { receivedSeq: seq }),
+    deliveries: hold?.deliveries() ?? 1,
+    ack: () => hold?.ack(),
+    nak: (delayMs = 0) => hold?.nak(delayMs),
+  };
+  switch (delivery.kind) {
+    case MessageKind.Channel:
+      return { ...base, kind: "chat", channel: target };
+    case MessageKind.Dm:
+      return { ...base, kind: "dm" };
+    case MessageKind.Anycast:
+      return { ...base, kind: "ask", role: target };
+  }
+}
+
+function textOf(parts: readonly Part[]): string {
+  const texts: string[] = [];
+  for (const part of parts) if (part.kind === "text" && "text" in part) texts.push(String(part.text));
+  return texts.join("\n");
+}

@@ -1,0 +1,181 @@
+/**
+ * Single pulls of one durable, several outstanding (decision H62).
+ *
+ * Invariants
+ * 1. The loop holds its own subscription: a pulled message keeps its stored subject, so a muxed
+ *    request never sees it. The subject token can't be guessed.
+ * 2. No more pulls are out than there is room for: back-pressure, never drop-after-ack.
+ * 3. Few pulls are out at rest and many under load. All are short: a pull outlives its connection,
+ *    and what it is then given is late by a whole ack wait.
+ * 4. "Nothing there" is said only after an answer of the durable that exists now (§8). No answer,
+ *    twice, or the broker's no-responders, is the named state `missing`; pulls go on meanwhile, so
+ *    it ends by itself when the durable is back.
+ */
+import type { Msg, NatsConnection } from "@nats-io/transport-node";
+import { jsApi } from "../protocol/base/broker-subjects.ts";
+
+export type PullState = "unknown" | "ok" | "missing";
+
+export type PullOptions = {
+  readonly nc: NatsConnection;
+  readonly stream: string;
+  readonly durable: string;
+  /** A subject prefix in the own inbox. */
+  readonly replyLead: string;
+  readonly expiresMs: number;
+  readonly maxOutstanding: number;
+  /** How many more messages may be taken now. */
+  readonly room: () => number;
+  readonly isUp: () => boolean;
+  readonly onMessage: (message: Msg) => void;
+  readonly onState: (state: PullState) => void;
+  readonly onLost: (count: number) => void;
+  /** Monotonic milliseconds. */
+  readonly now: () => number;
+};
+
+export type PullLoop = {
+  /** Room was freed, or the connection is back. */
+  readonly kick: () => void;
+  /** The connection came back: what was out may be gone. */
+  readonly reconnected: () => void;
+  readonly state: () => PullState;
+  /** Makes no more pulls, and resolves when none is out: a message that still comes is handed on. */
+  readonly stop: () => Promise<void>;
+};
+
+/** How long after its expiry a pull's status may take before the pull counts as lost. */
+const GRACE_MS = 2000;
+const RETRY_MS = 250;
+/** How long the broker's no-responders must last: a leader that moves looks the same. */
+const MISSING_AFTER_MS = 1500;
+const TICK_MS = 250;
+
+export function createPullLoop(options: PullOptions): PullLoop {
+  const { nc, now } = options;
+  const subject = jsApi.next(options.stream, options.durable);
+  const body = JSON.stringify({ batch: 1, expires: options.expiresMs * 1_000_000 });
+  /** Number of each pull that is out, and when its answer is overdue; oldest first. */
+  const out = new Map<number, number>();
+  let number = 0;
+  let window = 1;
+  let state: PullState = "unknown";
+  let refusedSince: number | undefined;
+  let silent = 0;
+  let notBefore = 0;
+  let stopping = false;
+  let stopped: (() => void) | undefined;
+
+  const subscription = nc.subscribe(`${options.replyLead}*`, {
+    callback: (error, message) => {
+      if (error === null) receive(message);
+    },
+  });
+
+  const become = (next: PullState): void => {
+    if (state === next) return;
+    state = next;
+    options.onState(next);
+  };
+  const answered = (): void => {
+    refusedSince = undefined;
+    silent = 0;
+    become("ok");
+  };
+  const refusedNow = (): void => {
+    refusedSince ??= now();
+    notBefore = now() + RETRY_MS;
+    window = 1;
+    if (now() - refusedSince >= MISSING_AFTER_MS) become("missing");
+  };
+
+  const fill = (): void => {
+    if (stopping || !options.isUp() || now() < notBefore) return;
+    const want = Math.min(window, options.room());
+    while (out.size < want) {
+      number += 1;
+      out.set(number, now() + options.expiresMs + GRACE_MS);
+      try {
+        nc.publish(subject, body, { reply: options.replyLead + number });
+      } catch {
+        out.delete(number);
+        return;
+      }
+    }
+  };
+  const ended = (): void => {
+    if (stopping && out.size === 0) stopped?.();
+  };
+
+  const receive = (message: Msg): void => {
+    const code = message.headers?.code;
+    if (code !== undefined && code !== 0 && message.subject.startsWith(options.replyLead)) {
+      out.delete(Number(message.subject.slice(options.replyLead.length)));
+      onStatus(code);
+    } else {
+      // The broker serves waiting pulls in turn, so it was the oldest that was served.
+      const [oldest] = out.keys();
+      if (oldest !== undefined) out.delete(oldest);
+      answered();
+      window = Math.min(options.maxOutstanding, window * 2);
+      options.onMessage(message);
+    }
+    fill();
+    ended();
+  };
+  const onStatus = (code: number): void => {
+    if (code === 408) {
+      // Expired: the durable answered that there is nothing.
+      answered();
+      window = Math.max(1, Math.floor(window / 2));
+    } else if (code === 409) {
+      // Deleted, moved or too many pulls: the next pull tells.
+      notBefore = now() + RETRY_MS;
+      window = 1;
+    } else {
+      refusedNow();
+    }
+  };
+
+  const tick = (): void => {
+    const time = now();
+    let lost = 0;
+    for (const [pull, overdue] of out) {
+      if (overdue > time) break;
+      out.delete(pull);
+      lost += 1;
+    }
+    if (lost > 0 && options.isUp()) {
+      silent += 1;
+      options.onLost(lost);
+      if (silent >= 2) become("missing");
+    }
+    fill();
+    ended();
+  };
+  const timer = setInterval(tick, TICK_MS);
+
+  return {
+    kick: fill,
+    reconnected: () => {
+      out.clear();
+      silent = 0;
+      refusedSince = undefined;
+      notBefore = 0;
+      fill();
+      ended();
+    },
+    state: () => state,
+    stop: async () => {
+      stopping = true;
+      if (!options.isUp()) out.clear();
+      if (out.size > 0) {
+        await new Promise<void>((resolve) => {
+          stopped = resolve;
+        });
+      }
+      clearInterval(timer);
+      subscription.unsubscribe();
+    },
+  };
+}

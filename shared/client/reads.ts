@@ -1,0 +1,52 @@
+/**
+ * Reads that the space's daemon makes for its members (decision H1): registry, roster, watermark,
+ * history. A client of the space reaches no store itself.
+ *
+ * Invariants: an answer that does not parse is an error, never an empty result; a failed read is
+ * told as such, so nobody takes it for "there is nothing" (§6).
+ */
+import type { z } from "zod";
+import { ProvisionerCommand } from "../grants/commands.ts";
+import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
+import { EndpointName } from "../protocol/endpoint/grammar.ts";
+import {
+  ChannelsAnswer,
+  FrontierAnswer,
+  type HistoryArgs,
+  HistoryAnswer,
+  type RosterArgs,
+  RosterAnswer,
+  SpaceAnswer,
+} from "../protocol/endpoint/provisioner-shapes.ts";
+import type { Call } from "./caller.ts";
+
+export type Reads = {
+  readonly space: () => Promise<z.infer<typeof SpaceAnswer>>;
+  readonly channels: () => Promise<z.infer<typeof ChannelsAnswer>>;
+  readonly frontier: (channel: string) => Promise<z.infer<typeof FrontierAnswer>>;
+  readonly roster: (args: z.infer<typeof RosterArgs>) => Promise<z.infer<typeof RosterAnswer>>;
+  readonly history: (args: z.infer<typeof HistoryArgs>) => Promise<z.infer<typeof HistoryAnswer>>;
+};
+
+export function createReads(call: Call, deadlineMs: number): Reads {
+  const read = async <Answer extends z.ZodType>(
+    command: ProvisionerCommand,
+    args: unknown,
+    answer: Answer,
+  ): Promise<z.output<Answer>> => {
+    const { data } = await call(EndpointName.Provisioner, command, args, { deadlineMs });
+    const parsed = answer.safeParse(data);
+    if (parsed.success) return parsed.data;
+    throw new CotalError(ErrorCode.Internal, `the answer to ${command} does not have the shape of one`, {
+      outcome: Outcome.Executed,
+      next: "check that the daemons and this client are of one version",
+    });
+  };
+  return {
+    space: () => read(ProvisionerCommand.Space, {}, SpaceAnswer),
+    channels: () => read(ProvisionerCommand.Channels, {}, ChannelsAnswer),
+    frontier: (channel) => read(ProvisionerCommand.Frontier, { channel }, FrontierAnswer),
+    roster: (args) => read(ProvisionerCommand.Roster, args, RosterAnswer),
+    history: (args) => read(ProvisionerCommand.History, args, HistoryAnswer),
+  };
+}

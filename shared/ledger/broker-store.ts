@@ -1,0 +1,46 @@
+/**
+ * The ledger's store on a real broker: leader reads and numbered writes, nothing cached.
+ */
+import type { NatsConnection } from "@nats-io/transport-node";
+import { isMarker, leaderLast } from "../broker/reads.ts";
+import type { Writer } from "../broker/write.ts";
+import { kvKey } from "../protocol/base/broker-subjects.ts";
+import { bucketStream, spaceNames } from "../protocol/base/names.ts";
+import type { LedgerBucket, LedgerStore, RawRow } from "./store.ts";
+
+/** A store over one connection; `writer` counts the writes of an operation (and dies in tests). */
+export function brokerLedgerStore(nc: NatsConnection, writer: Writer, space: string): LedgerStore {
+  const { bucket } = spaceNames(space);
+  const place = (name: LedgerBucket, key: string) => ({
+    stream: bucketStream(bucket[name]),
+    subject: kvKey(bucket[name], key),
+  });
+  return {
+    read: async (name, key) => {
+      const { stream, subject } = place(name, key);
+      return rawRow(await leaderLast(nc, stream, subject));
+    },
+    create: async (name, key, value) => {
+      const { stream, subject } = place(name, key);
+      return writer.create(stream, subject, encode(value));
+    },
+    cas: async (name, key, value, revision) => {
+      const { stream, subject } = place(name, key);
+      return writer.cas(stream, subject, encode(value), revision);
+    },
+  };
+}
+
+const encode = (value: object): Uint8Array => new TextEncoder().encode(JSON.stringify(value));
+
+function rawRow(entry: Awaited<ReturnType<typeof leaderLast>>): RawRow {
+  if (entry === undefined) return { kind: "absent" };
+  if (isMarker(entry.headers)) return { kind: "marker", revision: entry.seq };
+  let value: unknown;
+  try {
+    value = JSON.parse(new TextDecoder().decode(entry.data));
+  } catch {
+    // Left undefined: the row's own schema refuses it by name.
+  }
+  return { kind: "value", revision: entry.seq, value };
+}
