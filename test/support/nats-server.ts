@@ -32,6 +32,8 @@ export type TestBroker = {
 export type BrokerOptions = {
   /** Whole configuration, given the port and an empty folder; the default is open, with JetStream. */
   readonly config?: (port: number, folder: string) => string;
+  /** Makes a configuration file of its own and returns its path. */
+  readonly configFile?: (port: number) => Promise<string>;
   /** More lines for the default configuration. */
   readonly lines?: readonly string[];
 };
@@ -39,7 +41,8 @@ export type BrokerOptions = {
 export async function startBroker(options: BrokerOptions = {}): Promise<TestBroker> {
   const folder = mkdtempSync(join(tmpdir(), "cotal-broker-"));
   const port = await freePort();
-  const config = join(folder, "test.conf");
+  const own = await options.configFile?.(port);
+  const config = own ?? join(folder, "test.conf");
   const log = join(folder, "test.log");
   const text =
     options.config?.(port, folder) ??
@@ -49,7 +52,7 @@ export async function startBroker(options: BrokerOptions = {}): Promise<TestBrok
       `jetstream { store_dir: ${JSON.stringify(join(folder, "store"))} }`,
       ...(options.lines ?? []),
     ].join("\n");
-  writeFileSync(config, `${text}\n`);
+  if (own === undefined) writeFileSync(config, `${text}\n`);
   const { path } = findBroker(process.env);
   let child: ChildProcess;
   const start = async (): Promise<void> => {

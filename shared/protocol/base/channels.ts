@@ -106,6 +106,18 @@ export function contains(outer: string, inner: string): boolean {
   return want.length === have.length;
 }
 
+/** Is there a channel that both patterns match? */
+export function overlap(one: string, other: string): boolean {
+  const [a, b] = [one.split("."), other.split(".")];
+  for (const [index, segment] of a.entries()) {
+    const beside = b[index];
+    if (beside === undefined) return false;
+    if (segment === ">" || beside === ">") return true;
+    if (segment !== "*" && beside !== "*" && segment !== beside) return false;
+  }
+  return a.length === b.length;
+}
+
 /** The single entry of an ACL that contains the pattern, if one does (§9: one entry must). */
 export function containedIn(acl: readonly string[], pattern: string): string | undefined {
   return acl.find((entry) => contains(entry, pattern));

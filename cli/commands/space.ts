@@ -1,0 +1,108 @@
+/** `cotal space add NAME` and `space show`. */
+import type { Command } from "commander";
+import { TrustCommand, runTrust } from "../../launcher/trust-program.ts";
+import { livePlane } from "../../launcher/plane-record.ts";
+import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
+import { spaceToken } from "../../shared/protocol/base/subjects.ts";
+import { AuthMode } from "../../shared/protocol/chat/space-settings.ts";
+import { Option } from "commander";
+import { setTimeout as sleep } from "node:timers/promises";
+import { argument } from "../exit.ts";
+import { namedCredentials } from "../identity.ts";
+import { type Rail, operatorCredentials, withRail } from "../operator.ts";
+import type { Output } from "../output.ts";
+import { type Invocation, handle } from "../program.ts";
+import type { Target } from "../target.ts";
+import { table } from "../text.ts";
+
+type AddOptions = { readonly auth?: AuthMode; readonly open?: boolean };
+
+/** The provisioner takes an added space up within ten seconds (architecture §2). */
+const TAKEN_UP_MS = 20_000;
+
+export function registerSpace(program: Command): void {
+  const space = program.command("space").description("spaces of a broker");
+  const add = space
+    .command("add <name>")
+    .description("add a space to the running broker")
+    .addOption(new Option("--auth <mode>", "how people get in (default static)").choices(AuthMode.options))
+    .option("--open", "short for --auth open");
+  handle<AddOptions>(add, addSpace);
+  handle(space.command("show").description("show the settings of the space"), showSpace);
+}
+
+async function addSpace({ options, out, target }: Invocation<AddOptions>, name = ""): Promise<void> {
+  const space = argument(() => spaceToken(name));
+  const at = { ...target(), space };
+  const auth = options.open === true ? "open" : (options.auth ?? "static");
+  refuseMode(at, auth);
+  if (livePlane(at.state) === undefined && options.server === undefined) {
+    throw new CotalError(ErrorCode.Unavailable, `nothing runs on ${at.state}`, {
+      outcome: Outcome.NotExecuted,
+      next: "start it with cotal up",
+    });
+  }
+  await runTrust(TrustCommand.Space, { state: at.state, space, server: at.server });
+  out.note(`accounts and keys of ${space} are made`);
+  const settings = await takenUp(at);
+  show(out, settings);
+}
+
+/** The modes that can't be added to this broker, each with its reason. */
+function refuseMode({ auth: own, state }: Target, auth: AuthMode): void {
+  const refuse = (code: ErrorCode, message: string, next: string): never => {
+    throw new CotalError(code, message, { outcome: Outcome.NotExecuted, next });
+  };
+  if (auth === "user") {
+    refuse(ErrorCode.Unimplemented, "auth mode user needs the auth service, which does not exist yet", "use --auth static");
+  }
+  if (own === "open") {
+    refuse(
+      ErrorCode.FailedPrecondition,
+      "this broker is open: it has no accounts that could keep spaces apart",
+      "start another open space with cotal up --open --space NAME --state DIR, or use an authenticated broker",
+    );
+  }
+  if (auth === "open") {
+    refuse(
+      ErrorCode.FailedPrecondition,
+      `the broker of ${state} is authenticated, and no part of it can be open`,
+      "start an open broker of its own: cotal up --open --state DIR --port N",
+    );
+  }
+}
+
+/** Asks until the provisioner serves the new space. */
+async function takenUp(at: Target): ReturnType<Rail["reads"]["space"]> {
+  const deadline = performance.now() + TAKEN_UP_MS;
+  for (;;) {
+    try {
+      return await withRail(at, operatorCredentials(at), ({ reads }) => reads.space());
+    } catch (thrown) {
+      const isComing = thrown instanceof CotalError && thrown.code === ErrorCode.Unavailable;
+      if (!isComing || performance.now() > deadline) throw thrown;
+      await sleep(200);
+    }
+  }
+}
+
+async function showSpace({ options, out, target }: Invocation<object>): Promise<void> {
+  const at = target();
+  const credentials = (await namedCredentials(at, options, out)) ?? operatorCredentials(at);
+  show(out, await withRail(at, credentials, ({ reads }) => reads.space()));
+}
+
+function show(out: Output, { settings }: Awaited<ReturnType<Rail["reads"]["space"]>>): void {
+  const { space, auth, replicas, groups, daemons, limits } = settings;
+  out.item(
+    { kind: "space", ...settings },
+    ...table([
+      ["space", space],
+      ["auth", auth],
+      ["replicas", String(replicas)],
+      ["groups", String(groups)],
+      ...Object.entries(daemons).map(([name, principal]) => [`${name}`, principal]),
+      ["limits", `${limits.agent.subs} subscriptions, ${limits.agent.payload} bytes a message`],
+    ]),
+  );
+}

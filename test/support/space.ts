@@ -1,0 +1,273 @@
+/**
+ * A whole space for a test file: a real broker with this project's own trust, a real provisioner
+ * process, and the means to mint, connect, look into the store, and hurt each part.
+ */
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import type { NatsConnection } from "@nats-io/transport-node";
+import { encodeUser } from "@nats-io/jwt";
+import { type Connection, openConnection } from "../../shared/broker/connect.ts";
+import { createCaller } from "../../shared/client/caller.ts";
+import { watchDenials } from "../../shared/client/denials.ts";
+import { inboxPrefix } from "../../shared/protocol/base/broker-subjects.ts";
+import { OPEN_OWNER, drawLifecycleUid, drawNonce, principal } from "../../shared/protocol/base/principals.ts";
+import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
+import { MintAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import { type Credential, formatCreds, parseCreds, readCredsFile } from "../../shared/trust/creds.ts";
+import { ProvisionerFile, keptKey, trustPaths } from "../../shared/trust/folder.ts";
+import { newKey } from "../../shared/trust/keys.ts";
+import { type TestBroker, freePort, startBroker } from "./nats-server.ts";
+
+const ROOT = join(import.meta.dirname, "..", "..");
+const run = promisify(execFile);
+
+export type SpaceOptions = {
+  readonly auth?: "static" | "open";
+  readonly spaces?: readonly string[];
+};
+
+export type MintOptions = {
+  readonly actor: string;
+  readonly owner?: string;
+  readonly name?: string;
+  readonly profile?: "agent" | "observer" | "admin" | "channel-writer" | "probe";
+  readonly subscribe?: readonly string[];
+  readonly publish?: readonly string[];
+  readonly role?: string;
+  readonly space?: string;
+};
+
+/** A minted credential: its file's text, and what connects with it. */
+export type Minted = { readonly text: string } & Credential;
+
+export type CallOptions = { readonly space?: string; readonly as?: Credential; readonly deadlineMs?: number };
+
+export type TestSpace = {
+  readonly state: string;
+  readonly url: string;
+  readonly broker: TestBroker;
+  readonly spaces: readonly string[];
+  /** The operator's own credential of a space. */
+  readonly operator: (space?: string) => Credential;
+  readonly mint: (options: MintOptions) => Promise<Minted>;
+  /** Calls the provisioner, as the operator unless told otherwise. */
+  readonly call: (command: string, args: unknown, options?: CallOptions) => Promise<unknown>;
+  /** A plain connection with this credential; closed at `stop`. */
+  readonly connect: (credential: Credential) => Promise<NatsConnection>;
+  readonly open: (credential: Credential) => Promise<Connection>;
+  /** An open space's connection: no credential, a lifecycle of its own. */
+  readonly connectOpen: () => Promise<NatsConnection>;
+  /** Everything of the store account, for looking: a test's own user, unlike any profile. */
+  readonly store: (space?: string) => Promise<NatsConnection>;
+  /** Adds a space to the running broker; resolves once it is served. */
+  readonly addSpace: (space: string) => Promise<void>;
+  /** Runs the trust program; its answer as an object. */
+  readonly trust: (command: string, ...args: readonly string[]) => Promise<Record<string, unknown>>;
+  readonly provisioner: {
+    readonly kill: (signal?: NodeJS.Signals) => Promise<void>;
+    readonly restart: () => Promise<void>;
+    readonly pid: () => number;
+    readonly log: () => string;
+  };
+  readonly stop: () => Promise<void>;
+};
+
+export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace> {
+  const { auth = "static", spaces = ["main"] } = options;
+  const state = mkdtempSync(join(tmpdir(), "cotal-space-"));
+  const monitor = await freePort();
+  const trust = (command: string, ...args: readonly string[]) => runTrust(state, command, args);
+  const broker =
+    auth === "open"
+      ? await startBroker()
+      : await startBroker({ configFile: async (port) => brokerConfig(trust, port, monitor) });
+  if (auth === "static") for (const space of spaces) await trust("space", "--space", space, "--server", broker.url);
+
+  const opened: Connection[] = [];
+  const open = async (credential: Credential): Promise<Connection> => {
+    const connection = await openConnection({
+      servers: [broker.url],
+      authenticator: { jwt: () => credential.jwt, sign: credential.sign },
+      inboxPrefix: inboxPrefix(credential.view.uid, credential.view.inboxNonce),
+      name: "test",
+      reconnect: { kind: "endless" },
+    });
+    opened.push(connection);
+    return connection;
+  };
+  const connect = async (credential: Credential): Promise<NatsConnection> => (await open(credential)).nc;
+  const openPlain = async (): Promise<Connection> => {
+    const connection = await openConnection({
+      servers: [broker.url],
+      inboxPrefix: inboxPrefix(drawLifecycleUid(randomBytes), drawNonce(randomBytes)),
+      name: "test",
+      reconnect: { kind: "endless" },
+    });
+    opened.push(connection);
+    return connection;
+  };
+
+  let child: { process: ChildProcess; log: () => string };
+  const startProvisioner = async (): Promise<void> => {
+    child = startDaemon(state, broker.url, auth, spaces);
+    await ready(child.process, child.log);
+  };
+  const end = async (signal: NodeJS.Signals): Promise<void> => {
+    const { process: running } = child;
+    if (running.exitCode !== null || running.signalCode !== null) return;
+    const ended = new Promise((resolve) => running.once("exit", resolve));
+    running.kill(signal);
+    await ended;
+  };
+  await startProvisioner();
+
+  const paths = trustPaths(state);
+  const operator = (space = spaces[0] ?? "main"): Credential => readCredsFile(paths.operatorCreds(space));
+  const callers = new Map<string, Promise<Connection>>();
+  const call: TestSpace["call"] = async (command, args, { space = spaces[0] ?? "main", as, deadlineMs = 10_000 } = {}) => {
+    const credential = auth === "open" ? undefined : (as ?? operator(space));
+    const key = credential?.jwt ?? space;
+    const pending = callers.get(key) ?? (credential === undefined ? openPlain() : open(credential));
+    callers.set(key, pending);
+    const connection = await pending;
+    const caller = credential?.view ?? {
+      principal: principal(OPEN_OWNER, "tester"),
+      uid: drawLifecycleUid(randomBytes),
+    };
+    const ask = createCaller({
+      nc: connection.nc,
+      space,
+      caller: { principal: caller.principal, uid: caller.uid },
+      name: "test",
+      inboxPrefix: connection.inboxPrefix,
+      denials: watchDenials(connection.nc),
+      random: randomBytes,
+    });
+    return (await ask(EndpointName.Provisioner, command, args, { deadlineMs })).data;
+  };
+
+  return {
+    state,
+    url: broker.url,
+    broker,
+    spaces,
+    operator,
+    mint: async ({ actor, owner = "acme", name = actor, profile = "agent", space, subscribe, publish, role }) => {
+      const key = newKey("user");
+      const data = await call(
+        "mint",
+        {
+          profile,
+          owner,
+          actor,
+          name,
+          userKey: key.publicKey,
+          ...(subscribe === undefined ? {} : { allowSubscribe: subscribe }),
+          ...(publish === undefined ? {} : { allowPublish: publish }),
+          ...(role === undefined ? {} : { role }),
+        },
+        space === undefined ? {} : { space },
+      );
+      const text = formatCreds(MintAnswer.parse(data).jwt, key);
+      return { text, ...parseCreds(text) };
+    },
+    call,
+    connect,
+    open,
+    connectOpen: async () => (await openPlain()).nc,
+    store: async (space = spaces[0] ?? "main") => {
+      if (auth === "open") return (await openPlain()).nc;
+      const signer = keptKey(join(paths.provisioner(space), ProvisionerFile.StoreSigner), "account");
+      const account = keptKey(join(paths.spaceTrust(space), "store.nk"), "account");
+      const user = newKey("user");
+      const jwt = await encodeUser("looker", user.publicKey, signer.pair, { issuer_account: account.publicKey });
+      const connection = await openConnection({
+        servers: [broker.url],
+        authenticator: { jwt: () => jwt, sign: user.sign },
+        inboxPrefix: inboxPrefix(drawLifecycleUid(randomBytes), drawNonce(randomBytes)),
+        name: "test store",
+        reconnect: { kind: "endless" },
+      });
+      opened.push(connection);
+      return connection.nc;
+    },
+    addSpace: async (space) => {
+      await trust("space", "--space", space, "--server", broker.url);
+      await served(() => call("space", {}, { space, deadlineMs: 1000 }));
+    },
+    trust,
+    provisioner: {
+      kill: (signal = "SIGKILL") => end(signal),
+      restart: startProvisioner,
+      pid: () => child.process.pid ?? 0,
+      log: () => child.log(),
+    },
+    stop: async () => {
+      await Promise.all(opened.map((connection) => connection.close()));
+      await end("SIGTERM");
+      await broker.stop();
+      rmSync(state, { recursive: true, force: true, maxRetries: 3 });
+    },
+  };
+}
+
+async function runTrust(state: string, command: string, args: readonly string[]): Promise<Record<string, unknown>> {
+  const program = join(ROOT, "services", "trust", "main.ts");
+  const { stdout } = await run(process.execPath, [program, command, "--state", state, ...args]);
+  return JSON.parse(stdout.trim().split("\n").at(-1) ?? "{}") as Record<string, unknown>;
+}
+
+async function brokerConfig(trust: TestSpace["trust"], port: number, monitor: number): Promise<string> {
+  const ports = ["--port", String(port), "--monitor", String(monitor)];
+  return String((await trust("init", "--host", "127.0.0.1", ...ports))["config"]);
+}
+
+function startDaemon(state: string, url: string, auth: "static" | "open", spaces: readonly string[]) {
+  const lines: string[] = [];
+  const daemon = spawn(process.execPath, [join(ROOT, "services", "provisioner", "main.ts")], {
+    env: {
+      ...process.env,
+      COTAL_SERVERS: url,
+      COTAL_SPACES: auth === "open" ? spaces.join(",") : "*",
+      COTAL_PROVISIONER_KEYS: join(state, "spaces", "{space}", "provisioner"),
+      COTAL_BROKER: auth === "open" ? "open" : "accounts",
+      COTAL_PARENT_IPC: "true",
+    },
+    stdio: ["ignore", "pipe", "pipe", "ipc"],
+  });
+  for (const stream of [daemon.stdout, daemon.stderr]) {
+    stream?.on("data", (chunk: Buffer) => {
+      lines.push(chunk.toString());
+      if (lines.length > 2000) lines.shift();
+    });
+  }
+  return { process: daemon as ChildProcess, log: () => lines.join("") };
+}
+
+function ready(child: ChildProcess, log: () => string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    child.on("message", (message: { kind?: string }) => {
+      if (message.kind === "ready") resolve();
+    });
+    child.once("exit", (code) => reject(new Error(`the provisioner ended with ${code}:\n${log()}`)));
+  });
+}
+
+/** Repeats until it succeeds; the test's own deadline bounds it. */
+async function served(ask: () => Promise<unknown>): Promise<void> {
+  for (;;) {
+    try {
+      await ask();
+      return;
+    } catch {
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
+}
+
+/** True if the file is there: for tests that look at the state folder. */
+export const inState = (space: TestSpace, ...parts: readonly string[]): boolean => existsSync(join(space.state, ...parts));
