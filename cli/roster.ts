@@ -1,24 +1,20 @@
-/** The whole roster by pages, each record read by §6's rules; a record that breaks them is counted. */
+/** The roster over a plain command rail, read whole by the SDK's own reader. */
+import { createEvents } from "../shared/client/events.ts";
 import type { Reads } from "../shared/client/reads.ts";
-import { type RosterEntry, readPresence } from "../shared/protocol/chat/presence.ts";
+import { readRoster } from "../shared/client/roster.ts";
+import type { RosterEntry } from "../shared/protocol/chat/presence.ts";
 
-export type Roster = { readonly entries: readonly RosterEntry[]; readonly unreadable: number };
+export type Roster = {
+  readonly entries: readonly RosterEntry[];
+  /** Records that break §6's rules and are left out. */
+  readonly unreadable: number;
+};
 
-const PAGE = 500;
-
-export async function readRoster(reads: Reads, now: () => number): Promise<Roster> {
-  const entries: RosterEntry[] = [];
+export async function wholeRoster(reads: Reads): Promise<Roster> {
   let unreadable = 0;
-  let cursor: number | undefined;
-  do {
-    const page = await reads.roster({ limit: PAGE, ...(cursor === undefined ? {} : { cursor }) });
-    const time = now();
-    for (const { key, value } of page.records) {
-      const read = readPresence(key, value, time);
-      if (read.ok) entries.push(read.entry);
-      else unreadable += 1;
-    }
-    cursor = page.cursor;
-  } while (cursor !== undefined);
+  const events = createEvents((event) => {
+    if (event.type === "rejected") unreadable += 1;
+  });
+  const entries = await readRoster(reads, events, Date.now);
   return { entries, unreadable };
 }

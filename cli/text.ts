@@ -5,6 +5,7 @@
  * the window or answer for the person who reads it; a bidirectional override could make one line
  * read as another. Invariant: nothing of the wire reaches a terminal but through here.
  */
+import { stripVTControlCharacters } from "node:util";
 
 /** C0 but for tab and line feed, DEL, C1, line separators, bidi controls, surrogates without a partner. */
 const UNSAFE =
@@ -31,15 +32,18 @@ function escapeOf(character: string): string {
   return NAMED.get(character) ?? `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
 }
 
+/** A colour takes no room. */
+const width = (cell: string): number => stripVTControlCharacters(cell).length;
+
 /** Columns padded to the widest cell, two blanks apart; the last column is not padded. */
 export function table(rows: readonly (readonly string[])[]): string[] {
   const widths: number[] = [];
   for (const row of rows) {
-    for (const [index, cell] of row.entries()) widths[index] = Math.max(widths[index] ?? 0, cell.length);
+    for (const [index, cell] of row.entries()) widths[index] = Math.max(widths[index] ?? 0, width(cell));
   }
   return rows.map((row) =>
     row
-      .map((cell, index) => (index === row.length - 1 ? cell : cell.padEnd(widths[index] ?? 0)))
+      .map((cell, index) => (index === row.length - 1 ? cell : cell + " ".repeat((widths[index] ?? 0) - width(cell))))
       .join("  ")
       .trimEnd(),
   );

@@ -8,15 +8,15 @@ import type { Command } from "commander";
 import { ProvisionerCommand } from "../../shared/grants/commands.ts";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import { type Principal, samePrincipal } from "../../shared/protocol/base/principals.ts";
+import { resolveWho } from "../../shared/client/roster.ts";
 import { DeprovisionAnswer, Done } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { readCredsFile } from "../../shared/trust/creds.ts";
 import { trustPaths } from "../../shared/trust/folder.ts";
 import { TrustCommand, runTrust } from "../../launcher/trust-program.ts";
 import { operatorCredentials, withRail } from "../operator.ts";
 import { type Invocation, handle } from "../program.ts";
-import { readRoster } from "../roster.ts";
+import { wholeRoster } from "../roster.ts";
 import type { Target } from "../target.ts";
-import { resolveWho } from "../who.ts";
 
 export function registerDeprovision(program: Command): void {
   const command = program
@@ -29,7 +29,7 @@ async function deprovision({ out, target }: Invocation<object>, who = ""): Promi
   const at = target();
   if (at.auth === "open") throw nothingToEnd();
   await withRail(at, operatorCredentials(at), async (rail) => {
-    const { owner, actor } = await resolveWho(who, async () => (await readRoster(rail.reads, Date.now)).entries);
+    const { owner, actor } = await resolveWho(who, async () => [...(await wholeRoster(rail.reads)).entries]);
     const begun = await rail.ask(ProvisionerCommand.Deprovision, { owner, actor }, DeprovisionAnswer);
     out.note(`the ledger refuses ${owner}.${actor}`);
     if (begun.users.length > 0) {

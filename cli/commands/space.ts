@@ -1,12 +1,11 @@
 /** `cotal space add NAME` and `space show`. */
-import type { Command } from "commander";
+import { setTimeout as sleep } from "node:timers/promises";
+import { type Command, Option } from "commander";
 import { TrustCommand, runTrust } from "../../launcher/trust-program.ts";
 import { livePlane } from "../../launcher/plane-record.ts";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import { spaceToken } from "../../shared/protocol/base/subjects.ts";
 import { AuthMode } from "../../shared/protocol/chat/space-settings.ts";
-import { Option } from "commander";
-import { setTimeout as sleep } from "node:timers/promises";
 import { argument } from "../exit.ts";
 import { namedCredentials } from "../identity.ts";
 import { type Rail, operatorCredentials, withRail } from "../operator.ts";

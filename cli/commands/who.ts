@@ -4,7 +4,7 @@ import type { RosterEntry } from "../../shared/protocol/chat/presence.ts";
 import { namedCredentials } from "../identity.ts";
 import { operatorCredentials, withRail } from "../operator.ts";
 import { type Invocation, handle } from "../program.ts";
-import { readRoster } from "../roster.ts";
+import { wholeRoster } from "../roster.ts";
 import { oneLine, table } from "../text.ts";
 
 export function registerWho(program: Command): void {
@@ -15,7 +15,7 @@ export function registerWho(program: Command): void {
 async function who({ options, out, target }: Invocation<{ readonly all?: boolean }>): Promise<void> {
   const at = target();
   const credentials = (await namedCredentials(at, options, out)) ?? operatorCredentials(at);
-  const roster = await withRail(at, credentials, ({ reads }) => readRoster(reads, Date.now));
+  const roster = await withRail(at, credentials, ({ reads }) => wholeRoster(reads));
   const shown = roster.entries
     .filter(({ live }) => live || options.all === true)
     .toSorted((a, b) => (a.name === b.name ? compare(a.id, b.id) : compare(a.name, b.name)));

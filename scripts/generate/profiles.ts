@@ -1,5 +1,5 @@
 /** docs/security/profiles.md: the profile matrix of shared/grants/ as tables, for one example holder each. */
-import { type BuiltProfile, PROFILES, type ProfileName, profileRows } from "../../shared/grants/matrix.ts";
+import { type BuiltProfile, PROFILES, isBuilt, type ProfileName, profileRows } from "../../shared/grants/matrix.ts";
 import { pairedDeny } from "../../shared/grants/permissions.ts";
 import type { Row } from "../../shared/grants/row.ts";
 import { storeExports } from "../../shared/grants/exports.ts";
@@ -27,8 +27,8 @@ behind it, because the broker would admit that longer one otherwise.
 
 export function generateProfiles(): Generated[] {
   const names = Object.keys(PROFILES) as ProfileName[];
-  const built = names.filter((name): name is BuiltProfile => PROFILES[name].state === "built");
-  const unbuilt = names.filter((name) => PROFILES[name].state === "unbuilt");
+  const built = names.filter(isBuilt);
+  const unbuilt = names.filter((name) => !isBuilt(name));
   const text = [
     INTRO,
     overview(built),

@@ -46,9 +46,10 @@ export async function deprovisionComplete(
   await completeRetirement(authority.ledger, who, args.uid, args.opId, streams, async () => {
     const cleaner = await authority.cleaner({ principal: who, uid: args.uid });
     try {
-      await deleteConsumer(cleaner.nc, dm, dmDurable(who, args.uid));
-      await deleteConsumer(cleaner.nc, dlv, dlvDurable(who, args.uid));
-      await removeAcl(context, cleaner.nc, ledgerKey.acl(who, args.uid));
+      const { effect } = context.writer;
+      await effect(() => deleteConsumer(cleaner.nc, dm, dmDurable(who, args.uid)));
+      await effect(() => deleteConsumer(cleaner.nc, dlv, dlvDurable(who, args.uid)));
+      await effect(() => removeAcl(context, cleaner.nc, ledgerKey.acl(who, args.uid)));
     } finally {
       await cleaner.drain();
     }

@@ -143,13 +143,14 @@ async function mintJwt(
 
 /** What a lifecycle needs before its credential may leave; safe to run again. */
 async function prepare(context: SpaceContext, plan: Plan, uid: string): Promise<void> {
-  const { store, space, names } = context;
+  const { store, space, names, writer } = context;
   if (plan.profile === "agent") {
     // §8: the interval begins after what is stored now. A retry keeps the consumer that is there.
     const { lastSeq } = await streamState(store, names.dm);
-    await ensureInbox(context, dmConsumer(space, plan.principal, uid, lastSeq + 1));
-    await ensureConsumer(store, dlvConsumer(space, plan.principal, uid));
-    if (plan.role !== undefined) await ensureConsumer(store, roleConsumer(space, plan.role));
+    await writer.effect(() => ensureInbox(context, dmConsumer(space, plan.principal, uid, lastSeq + 1)));
+    await writer.effect(() => ensureConsumer(store, dlvConsumer(space, plan.principal, uid)));
+    const { role } = plan;
+    if (role !== undefined) await writer.effect(() => ensureConsumer(store, roleConsumer(space, role)));
   }
   if (plan.reads === undefined) return;
   await enterAcl(context, plan, uid, plan.reads);

@@ -24,6 +24,7 @@ export type Drift = {
   readonly found: unknown;
 };
 
+/** `created`: what was missing when looked at. Processes that race may both say so of one stream. */
 export type Ensured = { readonly created: readonly string[]; readonly drift: readonly Drift[] };
 
 /** Fields that redirect, copy, seal or loosen a stream: never ours (supplement H "primary"). */
@@ -42,9 +43,12 @@ export async function ensureStreams(nc: NatsConnection, specs: readonly StreamSp
   const created: string[] = [];
   const drift: Drift[] = [];
   for (const spec of specs) {
-    const found = (await streamConfig(nc, spec.name)) ?? (await createStream(nc, spec));
-    if (found.created === true) created.push(spec.name);
-    drift.push(...streamDrift(spec, found.config));
+    let found = await streamConfig(nc, spec.name);
+    if (found === undefined) {
+      found = await createStream(nc, spec);
+      created.push(spec.name);
+    }
+    drift.push(...streamDrift(spec, found));
   }
   return { created, drift };
 }
@@ -57,7 +61,7 @@ export async function verifyStreams(nc: NatsConnection, specs: readonly StreamSp
     drift.push(
       ...(found === undefined
         ? [{ stream: spec.name, field: "stream", expected: "present", found: "absent" }]
-        : streamDrift(spec, found.config)),
+        : streamDrift(spec, found)),
     );
   }
   return drift;
@@ -74,9 +78,7 @@ export async function assertStreams(nc: NatsConnection, specs: readonly StreamSp
   );
 }
 
-type FoundStream = { readonly config: Json; readonly created?: boolean };
-
-async function createStream(nc: NatsConnection, spec: StreamSpec): Promise<FoundStream> {
+async function createStream(nc: NatsConnection, spec: StreamSpec): Promise<Json> {
   const { adjustable: _, ...config } = spec;
   try {
     // Pedantic: the broker refuses what it would otherwise change in silence.
@@ -84,7 +86,7 @@ async function createStream(nc: NatsConnection, spec: StreamSpec): Promise<Found
       ...config,
       pedantic: true,
     });
-    return { config: objectIn(answer, "config"), created: answer["did_create"] === true };
+    return objectIn(answer, "config");
   } catch (error) {
     if (apiNumber(error) !== ApiCode.StreamNameExists) throw error;
     // Somebody else made it meanwhile, differently: what is there is compared, as always.
@@ -94,9 +96,9 @@ async function createStream(nc: NatsConnection, spec: StreamSpec): Promise<Found
   }
 }
 
-async function streamConfig(nc: NatsConnection, stream: string): Promise<FoundStream | undefined> {
+async function streamConfig(nc: NatsConnection, stream: string): Promise<Json | undefined> {
   const answer = await unlessMissing(ApiCode.StreamNotFound, streamInfo(nc, stream));
-  return answer === undefined ? undefined : { config: objectIn(answer, "config") };
+  return answer === undefined ? undefined : objectIn(answer, "config");
 }
 
 function streamInfo(nc: NatsConnection, stream: string): Promise<Json> {

@@ -13,6 +13,7 @@ import { drawNonce, dotForm, type RandomBytes } from "../protocol/base/principal
 import { type Caller, endpointSubjects, parseReplySubject } from "../protocol/endpoint/grammar.ts";
 import { DEFAULT_DEADLINE_MS, ENVELOPE_VERSION, EndpointReply, replyError } from "../protocol/endpoint/envelope.ts";
 import type { DenialWatch } from "./denials.ts";
+import { statusOf } from "./wire.ts";
 
 export type CallerOptions = {
   readonly nc: NatsConnection;
@@ -99,7 +100,7 @@ function exchange({ nc, denials }: CallerOptions, call: Exchange): Promise<Msg> 
     });
     const sentinel = nc.subscribe(call.sentinel, {
       callback: (error, message) => {
-        if (error === null && message.headers?.code === 503) settle(() => reject(nobody(call.what)));
+        if (error === null && statusOf(message) === 503) settle(() => reject(nobody(call.what)));
       },
     });
     const unwatchPublish = denials.watch("publish", call.subject, denied);

@@ -16,7 +16,7 @@ import { CotalError, ErrorCode, Outcome, toCotalError } from "../protocol/base/e
 import { channelPattern, isConcrete, matches } from "../protocol/base/channels.ts";
 import { DeliveryKind, spaceSubjects } from "../protocol/base/subjects.ts";
 import { type DeliveryClass, effectiveConfig } from "../protocol/chat/channel-config.ts";
-import { type Delivery, RejectReason, readDelivery } from "../protocol/chat/message.ts";
+import { type Delivery, RejectReason } from "../protocol/chat/message.ts";
 import { type Events, Rail } from "./events.ts";
 import { type HistoryRange, readHistory } from "./history.ts";
 import { type InboxItem, makeItem } from "./item.ts";
@@ -24,6 +24,7 @@ import { Lane, type Mailbox } from "./mailbox.ts";
 import type { Mode } from "./identity.ts";
 import type { Reads } from "./reads.ts";
 import { type Seen, seenKey } from "./seen.ts";
+import { readWire } from "./wire.ts";
 
 export type JoinOptions = {
   /** Replay retained messages; by default as the channel is configured (§7). */
@@ -116,7 +117,11 @@ export function createChannels(options: ChannelsOptions): Channels {
   const subjects = spaceSubjects(options.space);
   const rooms = new Map<string, Room>();
 
-  const surface = (lane: Lane, delivery: Delivery, source: { readonly historical: boolean; readonly seq?: number }): boolean => {
+  const surface = (
+    lane: Lane,
+    delivery: Delivery,
+    source: { readonly historical: boolean; readonly seq?: number },
+  ): boolean => {
     const key = seenKey(delivery);
     if (key !== undefined) {
       if (seen.has(key)) {
@@ -131,7 +136,7 @@ export function createChannels(options: ChannelsOptions): Channels {
   };
 
   const receive = (room: Room, message: Msg): void => {
-    const read = readDelivery(message.subject, message.data, message.headers?.keys() ?? []);
+    const read = readWire(message);
     if (!read.ok) return events.rejected(Rail.Chat, read.reason, read.detail);
     const { subject } = read.delivery;
     if (subject.space !== options.space || subject.kind !== DeliveryKind.Chat || !matches(room.channel, subject.rest)) {
@@ -214,7 +219,11 @@ export function createChannels(options: ChannelsOptions): Channels {
   };
 
   /** Brings the room up to date once; one run at a time, tried again later until it succeeds. */
-  const catchUp = (room: Room, rangeOf: () => Promise<HistoryRange | undefined>, waitMs = RETRY_MS): Promise<Replayed> => {
+  const catchUp = (
+    room: Room,
+    rangeOf: () => Promise<HistoryRange | undefined>,
+    waitMs = RETRY_MS,
+  ): Promise<Replayed> => {
     const attempt = async (): Promise<Replayed> => {
       try {
         const range = await rangeOf();
@@ -222,8 +231,9 @@ export function createChannels(options: ChannelsOptions): Channels {
         room.position = Math.max(room.position ?? 0, range?.upToSeq ?? 0);
         return { count, complete: true };
       } catch (thrown) {
-        if (!room.gone) {
-          events.tell({ type: "replay-failed", channel: room.channel, error: toCotalError(thrown) });
+        const error = toCotalError(thrown);
+        if (!room.gone) events.tell({ type: "replay-failed", channel: room.channel, error });
+        if (!room.gone && isAway(error)) {
           const again = (): void => void catchUp(room, rangeOf, Math.min(2 * waitMs, MAX_RETRY_MS));
           room.retries.add(setTimeout(again, waitMs));
         }
@@ -235,15 +245,6 @@ export function createChannels(options: ChannelsOptions): Channels {
     };
     room.tail = room.tail.then(attempt, attempt);
     return room.tail;
-  };
-
-  const firstRange = async (room: Room, known: Settings | CotalError, joinOptions: JoinOptions): Promise<HistoryRange | undefined> => {
-    if (known instanceof CotalError) {
-      if (!isAway(known)) throw known;
-      known = await options.reads.frontier(room.channel);
-      learn(room, known, options);
-    }
-    return replayRange(room.channel, known, joinOptions, options.now);
   };
 
   const join = async (given: string, joinOptions: JoinOptions = {}): Promise<Joined> => {
@@ -262,15 +263,16 @@ export function createChannels(options: ChannelsOptions): Channels {
       closeSeam(room);
       return { ...view(room), replayed: Promise.resolve({ count: 0, complete: true }) };
     }
-    let first: Settings | CotalError | undefined = settings;
-    const replayed = catchUp(room, () => {
-      // A failed reading is told by the first attempt and made anew by the next.
-      const given_ = first ?? settings;
-      if (given_ instanceof CotalError && first !== undefined) {
-        first = undefined;
-        return Promise.reject(given_);
+    let latest: Settings | CotalError | undefined = settings;
+    const replayed = catchUp(room, async () => {
+      if (latest instanceof CotalError) {
+        // Told by the first attempt, and read anew by the next.
+        const failed = latest;
+        latest = undefined;
+        throw failed;
       }
-      return firstRange(room, given_, joinOptions);
+      if (latest === undefined) learn(room, (latest = await options.reads.frontier(channel)), options);
+      return replayRange(latest, joinOptions, options.now);
     });
     return { ...view(room), replayed };
   };
@@ -353,13 +355,12 @@ function end(room: Room): void {
 
 /** What a join reads back: the window that the channel is configured for, up to the watermark (§7). */
 function replayRange(
-  channel: string,
   settings: Settings,
   { replay, fromSeq }: JoinOptions,
   now: () => number,
 ): HistoryRange | undefined {
   const config = effectiveConfig(settings.config, settings.defaults);
-  if (!isConcrete(channel) || settings.frontier === 0 || !(replay ?? config.replay)) return undefined;
+  if (settings.frontier === 0 || !(replay ?? config.replay)) return undefined;
   if (fromSeq !== undefined) return { fromSeq, upToSeq: settings.frontier };
   return {
     upToSeq: settings.frontier,

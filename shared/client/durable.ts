@@ -9,13 +9,14 @@
  */
 import type { Msg, NatsConnection } from "@nats-io/transport-node";
 import { AckBody, parseAck } from "../protocol/base/broker-subjects.ts";
-import { type Delivery, RejectReason, readDelivery } from "../protocol/chat/message.ts";
+import { type Delivery, RejectReason } from "../protocol/chat/message.ts";
 import type { DeliveryKind } from "../protocol/base/subjects.ts";
 import type { Events } from "./events.ts";
 import { createHolds } from "./holds.ts";
 import { type InboxItem, makeItem } from "./item.ts";
 import { type PullState, createPullLoop } from "./pull.ts";
 import { type Seen, seenKey } from "./seen.ts";
+import { readWire } from "./wire.ts";
 
 export type DurableOptions = {
   readonly nc: NatsConnection;
@@ -79,7 +80,7 @@ export function createDurableReader(options: DurableOptions): DurableReader {
       return events.rejected(rail, RejectReason.StoredCopy, "not delivered by the own durable");
     }
     if (ack.deliveryCount > 1) events.count("redelivered");
-    const read = readDelivery(message.subject, message.data, message.headers?.keys() ?? []);
+    const read = readWire(message);
     if (!read.ok) return terminate(reply, read.reason, read.detail);
     if (!isExpected(read.delivery, options.expected)) {
       return terminate(reply, RejectReason.MalformedSubject, "addressed to somebody else");

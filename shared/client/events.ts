@@ -21,7 +21,12 @@ export type SessionEvent =
   /** The broker refused something: a late subscription, a publish, a login. */
   | { readonly type: "refused"; readonly error: CotalError; readonly channel?: string }
   /** A delivery that is never shown: terminated where that is possible, and counted. */
-  | { readonly type: "rejected"; readonly rail: Rail; readonly reason: RejectReason | "presence"; readonly detail: string }
+  | {
+      readonly type: "rejected";
+      readonly rail: Rail;
+      readonly reason: RejectReason | "presence";
+      readonly detail: string;
+    }
   /** Live copies that a slow reader lost; the oldest go first (§4: live is the lossy class). */
   | { readonly type: "dropped"; readonly rail: "chat"; readonly count: number }
   /** The inbox cannot be read: its durable does not answer. Not the same as "no mail" (§8). */

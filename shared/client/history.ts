@@ -15,8 +15,6 @@ export type HistoryRange = {
   /** Epoch ms. */
   readonly sinceMs?: number;
   readonly upToSeq?: number;
-  /** The last so many, in place of a range. */
-  readonly last?: number;
   /** Stop after so many. */
   readonly limit?: number;
 };
@@ -43,7 +41,6 @@ export async function* readHistory(
       ...(fromSeq === undefined ? {} : { fromSeq }),
       ...(sinceMs === undefined ? {} : { sinceMs }),
       ...(range.upToSeq === undefined ? {} : { upToSeq: range.upToSeq }),
-      ...(range.last === undefined ? {} : { last: range.last }),
     });
     for (const stored of page.messages) {
       if (range.upToSeq !== undefined && stored.seq > range.upToSeq) continue;
@@ -53,11 +50,43 @@ export async function* readHistory(
       left -= 1;
       if (left <= 0) return;
     }
-    if (page.nextSeq === undefined || range.last !== undefined) return;
+    if (page.nextSeq === undefined) return;
     if (page.nextSeq <= (fromSeq ?? -1)) throw stuck(channel);
     fromSeq = page.nextSeq;
     sinceMs = undefined;
   }
+}
+
+/** The last messages of a channel, oldest first: read backwards until there are enough. */
+export async function lastOf(
+  reads: Reads,
+  events: Events,
+  space: string,
+  channel: string,
+  count: number,
+): Promise<StoredDelivery[]> {
+  let found: StoredDelivery[] = [];
+  let upToSeq: number | undefined;
+  while (found.length < count) {
+    const last = Math.min(PAGE, count - found.length);
+    const page = await reads.history({ channel, last, ...(upToSeq === undefined ? {} : { upToSeq }) });
+    const older = page.messages.flatMap((stored) => {
+      const delivery = check(events, space, channel, stored);
+      return delivery === undefined ? [] : [{ delivery, seq: stored.seq, storedAt: stored.storedAt }];
+    });
+    found = [...older, ...found];
+    const next: number | undefined = page.olderUpToSeq ?? olderThan(page, last);
+    if (next === undefined || next < 1) break;
+    if (upToSeq !== undefined && next >= upToSeq) throw stuck(channel);
+    upToSeq = next;
+  }
+  return found;
+}
+
+/** A page that is not full ends at the stream's beginning; what was skipped in it may leave more. */
+function olderThan(page: Awaited<ReturnType<Reads["history"]>>, asked: number): number | undefined {
+  const first = page.messages[0]?.seq;
+  return first === undefined || page.messages.length + (page.unreadable ?? 0) < asked ? undefined : first - 1;
 }
 
 function check(

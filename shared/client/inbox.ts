@@ -73,6 +73,7 @@ export function createReaders(mailbox: Mailbox<InboxItem>, events: Events): Read
         // Handled or not, nobody knows: it comes again unless the reader said `ack`.
         inHand?.nak(0);
         inHand = undefined;
+        mailbox.release();
         return Promise.resolve(finish());
       },
       [Symbol.asyncIterator]() {
@@ -95,19 +96,12 @@ export function createReaders(mailbox: Mailbox<InboxItem>, events: Events): Read
     begin();
     const mine = new Set<Promise<void>>();
     let stopping = false;
-    let stop: () => void = () => undefined;
-    const stopped = new Promise<"stopped">((resolve) => {
-      stop = () => resolve("stopped");
-    });
     const loop = async (): Promise<CotalError | undefined> => {
       try {
         for (;;) {
           if (mine.size >= concurrency) await Promise.race(mine);
           if (stopping) return undefined;
-          const next = mailbox.next();
-          const item = await Promise.race([next, stopped]);
-          // What was asked for and comes after the stop goes back.
-          if (item === "stopped") return void next.then((late) => late?.nak(0), () => undefined);
+          const item = await mailbox.next();
           if (item === undefined) return undefined;
           const work = run(handler, item);
           mine.add(work);
@@ -129,7 +123,7 @@ export function createReaders(mailbox: Mailbox<InboxItem>, events: Events): Read
       ended,
       stop: async () => {
         stopping = true;
-        stop();
+        mailbox.release();
         await ended;
       },
     };

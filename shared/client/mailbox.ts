@@ -17,6 +17,8 @@ export type Mailbox<Entry> = {
   readonly push: (lane: Lane, entry: Entry) => void;
   /** The next entry; `undefined` once closed. Rejects with a failure that was told. */
   readonly next: () => Promise<Entry | undefined>;
+  /** Ends a reading that waits, with `undefined` and without taking anything. */
+  readonly release: () => void;
   readonly waiting: (lane: Lane) => number;
   /** Resolves when the lane holds fewer than `below` entries, or the mailbox is closed. */
   readonly room: (lane: Lane, below: number) => Promise<void>;
@@ -41,7 +43,9 @@ export function createMailbox<Entry>(options: MailboxOptions<Entry>): Mailbox<En
   let order = 0;
   let failure: CotalError | undefined;
   let closed = false;
-  let reader: { readonly resolve: (entry: Entry | undefined) => void; readonly reject: (error: CotalError) => void } | undefined;
+  let reader:
+    | { readonly resolve: (entry: Entry | undefined) => void; readonly reject: (error: CotalError) => void }
+    | undefined;
 
   const take = (): Slot<Entry> | undefined => {
     let first: (typeof lanes)[number] | undefined;
@@ -83,6 +87,10 @@ export function createMailbox<Entry>(options: MailboxOptions<Entry>): Mailbox<En
         reader = { resolve, reject };
         answer();
       }),
+    release: () => {
+      reader?.resolve(undefined);
+      reader = undefined;
+    },
     waiting: (lane) => lanes[lane].size(),
     room: (lane, below) =>
       new Promise((resolve) => {
@@ -105,7 +113,7 @@ export function createMailbox<Entry>(options: MailboxOptions<Entry>): Mailbox<En
       closed = true;
       const left: Entry[] = [];
       for (let slot = take(); slot !== undefined; slot = take()) left.push(slot.entry);
-      for (const check of [...waitingForRoom]) check();
+      for (const check of waitingForRoom) check();
       answer();
       return left;
     },

@@ -11,6 +11,7 @@ import { type Principal, type RandomBytes, drawNonce } from "../protocol/base/pr
 import { type Plane, isPlane, spaceSubjects } from "../protocol/base/subjects.ts";
 import { type LivenessGrade, type ProbeOutcome, gradeLiveness } from "../protocol/chat/liveness.ts";
 import type { DenialWatch } from "./denials.ts";
+import { statusOf } from "./wire.ts";
 
 export type ProbeOptions = {
   readonly nc: NatsConnection;
@@ -41,7 +42,7 @@ function ask({ nc, space, me, denials, random, timeoutMs }: ProbeOptions, plane:
     const subscription = nc.subscribe(reply, {
       callback: (error, message) => {
         if (error !== null) return failed();
-        settle(message.headers?.code === 503 ? { kind: "no-responders" } : { kind: "reply", payload: message.data });
+        settle(statusOf(message) === 503 ? { kind: "no-responders" } : { kind: "reply", payload: message.data });
       },
     });
     const unwatch = denials.watch("publish", request, failed);

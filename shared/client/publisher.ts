@@ -18,6 +18,7 @@ import { CotalError, ErrorCode, Outcome, badRequest } from "../protocol/base/err
 import { Header } from "../protocol/base/headers.ts";
 import { type RandomBytes, drawNonce } from "../protocol/base/principals.ts";
 import type { DenialWatch } from "./denials.ts";
+import { statusOf } from "./wire.ts";
 
 /** What the broker said of a message: the fact that a send rests on. */
 export type Receipt = { readonly stream: string; readonly seq: number; readonly duplicate: boolean };
@@ -112,7 +113,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
   const receipt = (message: Msg): void => {
     const entry = pending.get(message.subject.slice(lead.length));
     if (entry === undefined) return;
-    if (message.headers?.code === 503) return fail(entry, notStored(entry.publication));
+    if (statusOf(message) === 503) return fail(entry, notStored(entry.publication));
     const read = readReceipt(message, entry.publication);
     // Bytes that are no receipt of ours settle nothing; the deadline does.
     if (read === undefined) return;
@@ -160,7 +161,9 @@ export function createPublisher(options: PublisherOptions): Publisher {
   return {
     publish: (publication) => {
       const bytes = encoder.encode(publication.payload);
-      const refusal = closed ? unsent("the session is closed") : refusalOf(options, publication, bytes, pending.size, pendingBytes);
+      const refusal = closed
+        ? unsent("the session is closed")
+        : refusalOf(options, publication, bytes, pending.size, pendingBytes);
       if (refusal !== undefined) return Promise.reject(refusal);
       return new Promise((resolve, reject) => {
         const token = drawNonce(options.random);
@@ -182,15 +185,14 @@ export function createPublisher(options: PublisherOptions): Publisher {
       });
     },
     resend: () => {
-      // A copy: a closed connection settles entries while we walk.
-      for (const entry of [...pending.values()]) transmit(entry);
+      for (const entry of pending.values()) transmit(entry);
     },
     pending: () => pending.size,
     settled: (timeoutMs) => settled(pending, idle, timeoutMs),
     close: () => {
       closed = true;
       subscription.unsubscribe();
-      for (const entry of [...pending.values()]) {
+      for (const entry of pending.values()) {
         fail(entry, entry.sent ? silence(options.timeoutMs) : unsent("the session was closed"));
       }
     },

@@ -12,6 +12,7 @@
  *    it ends by itself when the durable is back.
  */
 import type { Msg, NatsConnection } from "@nats-io/transport-node";
+import { statusOf } from "./wire.ts";
 import { jsApi } from "../protocol/base/broker-subjects.ts";
 
 export type PullState = "unknown" | "ok" | "missing";
@@ -108,8 +109,8 @@ export function createPullLoop(options: PullOptions): PullLoop {
   };
 
   const receive = (message: Msg): void => {
-    const code = message.headers?.code;
-    if (code !== undefined && code !== 0 && message.subject.startsWith(options.replyLead)) {
+    const code = statusOf(message);
+    if (code !== undefined && message.subject.startsWith(options.replyLead)) {
       out.delete(Number(message.subject.slice(options.replyLead.length)));
       onStatus(code);
     } else {

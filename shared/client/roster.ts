@@ -17,6 +17,7 @@ import { type Principal, parseDotForm } from "../protocol/base/principals.ts";
 import { LIVENESS_WINDOW_MS, type RosterEntry, readPresence } from "../protocol/chat/presence.ts";
 import { type Events, Rail } from "./events.ts";
 import type { Reads } from "./reads.ts";
+import { headersOf } from "./wire.ts";
 
 const PAGE = 1000;
 
@@ -56,11 +57,15 @@ export async function resolveWho(who: string, roster: () => Promise<RosterEntry[
   }
   if (found.length > 1) {
     const ids = found.map((entry) => entry.id).toSorted();
-    throw new CotalError(ErrorCode.Conflict, `${found.length} peers are called ${JSON.stringify(who)}: ${ids.join(", ")}`, {
-      outcome: Outcome.NotExecuted,
-      next: "write owner.actor of the one you mean",
-      details: ids.map((id) => ({ kind: "ai.cotal.roster.match", id })),
-    });
+    throw new CotalError(
+      ErrorCode.Conflict,
+      `${found.length} peers are called ${JSON.stringify(who)}: ${ids.join(", ")}`,
+      {
+        outcome: Outcome.NotExecuted,
+        next: "write owner.actor of the one you mean",
+        details: ids.map((id) => ({ kind: "ai.cotal.roster.match", id })),
+      },
+    );
   }
   const principal = parseDotForm(only.id);
   if (principal !== undefined) return principal;
@@ -131,12 +136,13 @@ export function watchRoster(options: RosterWatchOptions): OwnedWatch {
   };
 
   const receive = (message: Msg): void => {
-    if (hasProvenance(message.headers?.keys() ?? [])) {
+    const headers = headersOf(message);
+    if (headers === "unreadable" || hasProvenance(headers?.keys() ?? [])) {
       return events.rejected(Rail.Presence, "stored-copy", "carries a stored-message header");
     }
     const key = kvKeyOf(presence, message.subject);
     if (key === undefined) return;
-    if (message.headers?.get(Header.KvOperation)) {
+    if (headers?.get(Header.KvOperation)) {
       const gone = entries.get(key);
       return gone === undefined ? undefined : away(gone);
     }

@@ -17,17 +17,20 @@ export const REQUIRED_PAYLOAD = 262_144 + 16_384;
 /** The CONNECT line carries the JWT, the signature and the options; this is room for the rest. */
 const CONNECT_OVERHEAD = 2048;
 
-/** Refuses a JWT over the policy bound and names its longest permission entry. */
-export function checkJwtSize(jwt: string, permissions: Permissions): void {
+/**
+ * Refuses a JWT over the policy bound. It names the longest entry of what was asked for (`chosen`:
+ * channels), because that is what the asker can shorten.
+ */
+export function checkJwtSize(jwt: string, permissions: Permissions, chosen: readonly string[] = []): void {
   const size = Buffer.byteLength(jwt);
   if (size <= MAX_JWT_BYTES && size + CONNECT_OVERHEAD <= REQUIRED_CONTROL_LINE) return;
-  const entries = [...permissions.pub.allow, ...permissions.sub.allow];
+  const entries = chosen.length > 0 ? chosen : [...permissions.pub.allow, ...permissions.sub.allow];
   const longest = entries.reduce((a, b) => (b.length > a.length ? b : a), "");
   const shown = longest.length > 120 ? `${longest.slice(0, 120)}…` : longest;
   throw new CotalError(
     ErrorCode.ResourceExhausted,
     `the credential would take ${size} bytes, and ${MAX_JWT_BYTES} are allowed; ` +
-      `it has ${entries.length} entries, the longest has ${longest.length} characters: ${shown}`,
+      `it lists ${entries.length} entries, the longest has ${longest.length} characters: ${shown}`,
     { outcome: Outcome.NotExecuted, next: "name fewer or shorter channels, or one pattern such as team.> for many" },
   );
 }

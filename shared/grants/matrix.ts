@@ -141,6 +141,11 @@ export type BuiltProfile = {
 }[ProfileName];
 export type ScopeOf<Name extends BuiltProfile> = Parameters<(typeof PROFILES)[Name]["rows"]>[0];
 
+/** True for a profile that something can be minted from. */
+export function isBuilt(name: string): name is BuiltProfile {
+  return Object.hasOwn(PROFILES, name) && PROFILES[name as ProfileName].state === "built";
+}
+
 /** The rows of one profile for one holder. */
 export function profileRows<Name extends BuiltProfile>(name: Name, scope: ScopeOf<Name>): Row[] {
   const profile = PROFILES[name] as unknown as Built<ScopeOf<Name>>;

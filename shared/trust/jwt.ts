@@ -9,7 +9,7 @@
 import { decode, encodeUser } from "@nats-io/jwt";
 import { z } from "zod";
 import type { Account } from "../grants/row.ts";
-import { type BuiltProfile, PROFILES, type ScopeOf, profileRows } from "../grants/matrix.ts";
+import { type BuiltProfile, PROFILES, type ScopeOf, isBuilt, profileRows } from "../grants/matrix.ts";
 import { checkJwtSize } from "../grants/gates.ts";
 import { type Permissions, permissionsOf } from "../grants/permissions.ts";
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
@@ -40,6 +40,13 @@ export type Minted = { readonly jwt: string; readonly permissions: Permissions }
 
 /** Mints one user JWT. Throws `resource-exhausted` if it breaks a size gate. */
 export async function mintUser<Name extends BuiltProfile>(request: MintRequest<Name>): Promise<Minted> {
+  const name: string = request.profile;
+  if (!isBuilt(name)) {
+    throw new CotalError(ErrorCode.Unimplemented, `no credential can be minted as ${name}`, {
+      outcome: Outcome.NotExecuted,
+      next: "docs/security/profiles.md lists the profiles there are",
+    });
+  }
   const profile = PROFILES[request.profile];
   if (!(profile.accounts as readonly Account[]).includes(request.account)) {
     throw new CotalError(ErrorCode.FailedPrecondition, `${request.profile} has no rows in ${request.account}`, {
@@ -72,7 +79,11 @@ export async function mintUser<Name extends BuiltProfile>(request: MintRequest<N
     },
     { exp: request.expires },
   );
-  checkJwtSize(jwt, permissions);
+  const { scope } = request;
+  checkJwtSize(jwt, permissions, [
+    ...("allowSubscribe" in scope ? scope.allowSubscribe : []),
+    ...("allowPublish" in scope ? scope.allowPublish : []),
+  ]);
   return { jwt, permissions };
 }
 
@@ -133,7 +144,10 @@ export function readUserJwt(jwt: string): CredentialView {
     userKey: claims.sub,
     ...(role === undefined ? {} : { role }),
     ...(name === undefined ? {} : { name: Buffer.from(name, "hex").toString() }),
-    allowSubscribe: channelsUnder(claims.nats.sub?.allow, subjects.chatRead(">")),
+    allowSubscribe:
+      claims.nats.sub?.allow?.includes(subjects.chatAll) === true
+        ? [">"]
+        : channelsUnder(claims.nats.sub?.allow, subjects.chatRead(">")),
     allowPublish: channelsUnder(claims.nats.pub?.allow, subjects.chatGrant(principal, ">")),
     ...(claims.exp === undefined ? {} : { expires: claims.exp }),
   };

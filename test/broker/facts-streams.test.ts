@@ -158,7 +158,10 @@ describe("batched direct gets", () => {
 describe("atomic batches", () => {
   beforeAll(() => makeStream(nc, "BATCH", { subjects: ["batch.>"], allow_atomic: true }));
 
-  async function batch(id: string, items: readonly { subject: string; headers?: Record<string, string> }[]): Promise<Answer> {
+  async function batch(
+    id: string,
+    items: readonly { subject: string; headers?: Record<string, string> }[],
+  ): Promise<Answer> {
     const last = items.length - 1;
     for (const [n, item] of items.entries()) {
       const headers = { "Nats-Batch-Id": id, "Nats-Batch-Sequence": String(n + 1), ...item.headers };
@@ -186,15 +189,25 @@ describe("atomic batches", () => {
   test("one duplicate aborts all of it with 10201", async () => {
     await put(nc, "batch.a", "x", { "Nats-Msg-Id": "seen" });
     const before = await dump(nc, "BATCH");
-    const answer = await batch("twice", [{ subject: "batch.b" }, { subject: "batch.c", headers: { "Nats-Msg-Id": "seen" } }]);
+    const answer = await batch("twice", [
+      { subject: "batch.b" },
+      { subject: "batch.c", headers: { "Nats-Msg-Id": "seen" } },
+    ]);
     expect([code(answer), await dump(nc, "BATCH")]).toEqual([10_201, before]);
   });
 
   test("a gap, and more than 1000 messages, abort it", async () => {
     const before = await dump(nc, "BATCH");
     send("batch.a", "gap", { "Nats-Batch-Id": "gap", "Nats-Batch-Sequence": "1" });
-    const gap = await put(nc, "batch.a", "gap", { "Nats-Batch-Id": "gap", "Nats-Batch-Sequence": "3", "Nats-Batch-Commit": "1" });
-    const large = await batch("large", Array.from({ length: 1001 }, () => ({ subject: "batch.a" })));
+    const gap = await put(nc, "batch.a", "gap", {
+      "Nats-Batch-Id": "gap",
+      "Nats-Batch-Sequence": "3",
+      "Nats-Batch-Commit": "1",
+    });
+    const large = await batch(
+      "large",
+      Array.from({ length: 1001 }, () => ({ subject: "batch.a" })),
+    );
     expect([gap.error === undefined, large.error === undefined]).toEqual([false, false]);
     expect(await dump(nc, "BATCH")).toEqual(before);
   });
@@ -217,11 +230,16 @@ describe("schedules", () => {
     await makeDurable(nc, "TIMER", "fires", { filter_subject: "timer.*.fire" });
     await put(nc, "timer.a.armed", "due", at(PAST, "timer.a.fire"));
     const inbox = await tap(nc, "_INBOX.fires");
-    nc.publish("$JS.API.CONSUMER.MSG.NEXT.TIMER.fires", JSON.stringify({ batch: 1, expires: 5e9 }), { reply: "_INBOX.fires" });
+    nc.publish("$JS.API.CONSUMER.MSG.NEXT.TIMER.fires", JSON.stringify({ batch: 1, expires: 5e9 }), {
+      reply: "_INBOX.fires",
+    });
     await until("it was delivered", () => inbox.messages.length > 0);
     const [fired] = inbox.messages;
     expect([fired?.subject, fired?.string()]).toEqual(["timer.a.fire", "due"]);
-    expect([fired?.headers?.get("Nats-Scheduler"), fired?.headers?.get("Nats-Schedule-Next")]).toEqual(["timer.a.armed", "purge"]);
+    expect([fired?.headers?.get("Nats-Scheduler"), fired?.headers?.get("Nats-Schedule-Next")]).toEqual([
+      "timer.a.armed",
+      "purge",
+    ]);
     expect(core.messages).toEqual([]);
   });
 
@@ -231,19 +249,39 @@ describe("schedules", () => {
     }
   });
 
-  test("a forged scheduler header is refused with 10212", async () => {
-    const forged = await put(nc, "timer.c.fire", "x", { "Nats-Scheduler": "timer.c.armed", "Nats-Schedule-Next": "purge" });
-    for (const h of [{ "Nats-Scheduler": "timer.c.armed"}, {"Nats-Schedule-Next": "purge"}, {"Nats-Scheduler": "timer.c.fire", "Nats-Schedule-Next": "purge"},{"Nats-Scheduler": "x y", "Nats-Schedule-Next": "purge"},{"Nats-Scheduler": "timer.c.armed", "Nats-Schedule-Next": "2035-01-01T00:00:00Z"}]) console.log(h, JSON.stringify(await put(nc,"timer.c.fire","x",h as any)));
-    await put(nc, "timer.e.armed", "live", at("2035-01-01T00:00:00Z", "timer.e.fire"));
-    console.log(JSON.stringify(await put(nc, "timer.e.fire", "x", { "Nats-Scheduler": "timer.e.armed", "Nats-Schedule-Next": "purge" })), await dump(nc,"TIMER"));
-    expect(code(forged)).toBe(10_212);
+  test.each<[string, Record<string, string>]>([
+    ["the scheduler alone", { "Nats-Scheduler": "timer.c.armed" }],
+    ["the next time alone", { "Nats-Schedule-Next": "purge" }],
+    ["its own subject", { "Nats-Scheduler": "timer.c.fire", "Nats-Schedule-Next": "purge" }],
+    ["another next", { "Nats-Scheduler": "timer.c.armed", "Nats-Schedule-Next": "2035-01-01T00:00:00Z" }],
+  ])("a forged scheduler header is refused with 10212: %s", async (_, headers) => {
+    expect(code(await put(nc, "timer.c.fire", "x", headers))).toBe(10_212);
+  });
+
+  test("a whole forged pair is stored as if it had fired, and purges the schedule it names: nobody but the timer writer may publish here", async () => {
+    await put(nc, "timer.e.armed", "theirs", at("2035-01-01T00:00:00Z", "timer.e.fire"));
+    const forged = await put(nc, "timer.f.fire", "forged", {
+      "Nats-Scheduler": "timer.e.armed",
+      "Nats-Schedule-Next": "purge",
+    });
+    expect(forged.error).toBeUndefined();
+    expect((await dump(nc, "TIMER")).map(({ subject }) => subject)).not.toContain("timer.e.armed");
+  });
+
+  test("a stream without schedules doesn't act on a scheduler pair: the row it names stays", async () => {
+    await makeStream(nc, "CALM", { subjects: ["calm.*"] });
+    await put(nc, "calm.row", "stays");
+    await put(nc, "calm.other", "x", { "Nats-Scheduler": "calm.row", "Nats-Schedule-Next": "purge" });
+    expect((await dump(nc, "CALM"))[0]).toMatchObject({ subject: "calm.row", data: "stays" });
   });
 
   test("the same subject again replaces the schedule", async () => {
     await put(nc, "timer.d.armed", "first", at("2035-01-01T00:00:00Z", "timer.d.fire"));
     await put(nc, "timer.d.armed", "second", at(PAST, "timer.d.fire"));
     await until("it fired", async () => (await dump(nc, "TIMER")).some(({ subject }) => subject === "timer.d.fire"));
-    expect((await dump(nc, "TIMER")).filter(({ subject }) => subject.startsWith("timer.d")).map(({ data }) => data)).toEqual(["second"]);
+    expect(
+      (await dump(nc, "TIMER")).filter(({ subject }) => subject.startsWith("timer.d")).map(({ data }) => data),
+    ).toEqual(["second"]);
   });
 });
 
@@ -271,7 +309,9 @@ describe("shared durables", () => {
     expect([await answer({ batch: 2, no_wait: true }), await answer({ batch: 1, expires: 31e9 })]).toEqual([409, 409]);
     const waiting = await tap(nc, "_INBOX.waiting");
     for (let n = 0; n < 2; n += 1) {
-      nc.publish("$JS.API.CONSUMER.MSG.NEXT.BOUND.own", JSON.stringify({ batch: 1, expires: 20e9 }), { reply: "_INBOX.waiting" });
+      nc.publish("$JS.API.CONSUMER.MSG.NEXT.BOUND.own", JSON.stringify({ batch: 1, expires: 20e9 }), {
+        reply: "_INBOX.waiting",
+      });
     }
     expect(await answer({ batch: 1, expires: 1e9 })).toBe(409);
     waiting.stop();

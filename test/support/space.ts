@@ -128,7 +128,11 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
   const paths = trustPaths(state);
   const operator = (space = spaces[0] ?? "main"): Credential => readCredsFile(paths.operatorCreds(space));
   const callers = new Map<string, Promise<Connection>>();
-  const call: TestSpace["call"] = async (command, args, { space = spaces[0] ?? "main", as, deadlineMs = 10_000 } = {}) => {
+  const call: TestSpace["call"] = async (
+    command,
+    args,
+    { space = spaces[0] ?? "main", as, deadlineMs = 10_000 } = {},
+  ) => {
     const credential = auth === "open" ? undefined : (as ?? operator(space));
     const key = credential?.jwt ?? space;
     const pending = callers.get(key) ?? (credential === undefined ? openPlain() : open(credential));
@@ -270,4 +274,5 @@ async function served(ask: () => Promise<unknown>): Promise<void> {
 }
 
 /** True if the file is there: for tests that look at the state folder. */
-export const inState = (space: TestSpace, ...parts: readonly string[]): boolean => existsSync(join(space.state, ...parts));
+export const inState = (space: TestSpace, ...parts: readonly string[]): boolean =>
+  existsSync(join(space.state, ...parts));

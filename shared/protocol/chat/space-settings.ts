@@ -31,4 +31,4 @@ export const SpaceSettings = z.strictObject({
 });
 export type SpaceSettings = z.infer<typeof SpaceSettings>;
 
-export const DEFAULT_LIMITS: SpaceSettings["limits"] = { agent: { subs: 1000, payload: 1_048_576 } };
+export const DEFAULT_LIMITS: SpaceSettings["limits"] = { agent: { subs: 1000, payload: 262_144 } };

@@ -1,0 +1,33 @@
+/** `cotal doctor`: looks at every part of the space and says what is wrong and what to do. */
+import type { Command } from "commander";
+import type { Finding } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import { diagnose } from "../diagnosis.ts";
+import { Exit } from "../exit.ts";
+import type { Output } from "../output.ts";
+import { type Invocation, handle } from "../program.ts";
+import { oneLine } from "../text.ts";
+
+export function registerDoctor(program: Command): void {
+  handle(program.command("doctor").description("look for what is wrong, and say what to do about it"), doctor);
+}
+
+async function doctor({ options, out, target }: Invocation<object>): Promise<Exit> {
+  const { findings, checked } = await diagnose(target(), options.server === undefined);
+  for (const finding of findings) print(out, finding);
+  const summary =
+    findings.length === 0
+      ? `nothing found; looked at ${checked.join(", ")}`
+      : `${findings.length} found; looked at ${checked.join(", ")}`;
+  out.item({ kind: "doctor", findings: findings.length, checked }, summary);
+  return findings.length === 0 ? Exit.Done : Exit.Findings;
+}
+
+function print(out: Output, finding: Finding): void {
+  const { check, level, message, next } = finding;
+  const mark = out.style(level === "error" ? "red" : "yellow", level);
+  out.item(
+    { kind: "finding", check, level, message, next },
+    `${mark} ${oneLine(check)}: ${oneLine(message)}`,
+    `  next: ${oneLine(next)}`,
+  );
+}

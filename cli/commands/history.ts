@@ -1,0 +1,1 @@
+import type { Command } from "commander"; export function registerHistory(program: Command): void { program.command("history"); }

@@ -1,0 +1,176 @@
+/**
+ * What `cotal doctor` looks at, part by part.
+ *
+ * Invariants
+ * 1. A part that is down is a finding and never an end: the others are looked at all the same, and
+ *    what could not be looked at is a finding too.
+ * 2. Every finding says what to do.
+ */
+import { existsSync } from "node:fs";
+import { z } from "zod";
+import { REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD } from "../shared/grants/gates.ts";
+import { ProvisionerCommand } from "../shared/grants/commands.ts";
+import { assertFloor } from "../shared/broker/floor.ts";
+import { CotalError, toCotalError } from "../shared/protocol/base/errors.ts";
+import { CheckAnswer, type Finding } from "../shared/protocol/endpoint/provisioner-shapes.ts";
+import { readCredsFile } from "../shared/trust/creds.ts";
+import { trustPaths } from "../shared/trust/folder.ts";
+import { brokerVersion, findBroker } from "../launcher/broker-binary.ts";
+import { type ChildStatus, planeStatus } from "../launcher/control.ts";
+import { TrustCommand, runTrust } from "../launcher/trust-program.ts";
+import { operatorCredentials, withRail } from "./operator.ts";
+import type { Target } from "./target.ts";
+
+export type Diagnosis = { readonly findings: readonly Finding[]; readonly checked: readonly string[] };
+
+type Part = { readonly name: string; readonly look: (target: Target) => Promise<readonly Finding[]> };
+
+const BINARY: Part = { name: "broker binary", look: binary };
+const PLANE: Part = { name: "daemons", look: plane };
+const SERVERS: Part = { name: "broker limits", look: servers };
+const CREDENTIAL: Part = { name: "operator credential", look: credential };
+const SPACE: Part = { name: "space", look: space };
+
+/** Looks at everything; `local`: the plane of this machine is meant, not somebody else's server. */
+export async function diagnose(target: Target, local: boolean): Promise<Diagnosis> {
+  const isOpen = target.auth === "open";
+  const parts = [...(local ? [BINARY, PLANE] : []), ...(isOpen ? [] : [SERVERS, CREDENTIAL]), SPACE];
+  const looked = await Promise.all(parts.map((part) => look(part, target)));
+  return { findings: merged(looked.flat()), checked: parts.map(({ name }) => name) };
+}
+
+async function look({ name, look: run }: Part, target: Target): Promise<readonly Finding[]> {
+  try {
+    return await run(target);
+  } catch (thrown) {
+    return [asFinding(name, thrown)];
+  }
+}
+
+function asFinding(check: string, thrown: unknown): Finding {
+  const { message, next } = toCotalError(thrown);
+  return { check, level: "error", message, next: next ?? "look at the daemon's log in the state folder" };
+}
+
+/** A broker that is away is found by several parts in the same words: it is said once. */
+function merged(findings: readonly Finding[]): Finding[] {
+  const seen = new Set<string>();
+  return findings.filter(({ message }) => {
+    if (seen.has(message)) return false;
+    seen.add(message);
+    return true;
+  });
+}
+
+async function binary(): Promise<readonly Finding[]> {
+  await brokerVersion(findBroker(process.env));
+  return [];
+}
+
+async function plane({ state }: Target): Promise<readonly Finding[]> {
+  const seen = await planeStatus(state);
+  switch (seen.kind) {
+    case "none":
+      return [{ check: "daemons", level: "error", message: `nothing runs on ${state}`, next: "start it with cotal up" }];
+    case "crashed":
+      return [
+        {
+          check: "launcher",
+          level: "error",
+          message: `the launcher (process ${seen.record.launcher.pid}) was killed${leftText(seen.left.map(({ name }) => name))}`,
+          next: "start it again with cotal up, which ends what is left",
+        },
+      ];
+    case "running":
+      return seen.children.flatMap((child) => childFindings(state, child));
+  }
+}
+
+function leftText(names: readonly string[]): string {
+  return names.length === 0 ? "" : ` and left its ${names.join(" and ")} running`;
+}
+
+function childFindings(state: string, { name, health, failing, restarts }: ChildStatus): Finding[] {
+  const log = `${state}/logs/${name}.log`;
+  switch (health) {
+    case "ok":
+      return [];
+    case "down": {
+      const message = `${name} is not running${restarts === 0 ? "" : ` (started again ${restarts} times)`}`;
+      return [{ check: name, level: "error", message, next: `the launcher starts it again; if it stays, read ${log}` }];
+    }
+    case "silent": {
+      const message = `${name} runs and does not answer`;
+      return [{ check: name, level: "error", message, next: `read ${log}; if it stays, stop with cotal down and start again` }];
+    }
+    case "failing":
+      return failing.map((check) => ({
+        check: `${name} ${check.name}`,
+        level: "error" as const,
+        message: check.detail,
+        next: check.next,
+      }));
+  }
+}
+
+const Servers = z.looseObject({
+  servers: z.array(
+    z.looseObject({ name: z.string(), version: z.string(), maxControlLine: z.number(), maxPayload: z.number() }),
+  ),
+});
+
+/** Supplement H: floor, control line and payload of every server that answers. */
+async function servers({ state, server }: Target): Promise<readonly Finding[]> {
+  if (!existsSync(trustPaths(state).operatorKey)) return [];
+  const answer = Servers.parse(await runTrust(TrustCommand.Servers, { state, server }));
+  const low = (name: string, what: string, found: number, needed: number): Finding[] =>
+    found >= needed
+      ? []
+      : [
+          {
+            check: "broker limits",
+            level: "error",
+            message: `server ${name}: ${what} is ${found}, and ${needed} are needed`,
+            next: `set ${what} to ${needed} or more in that server's configuration and reload it`,
+          },
+        ];
+  return answer.servers.flatMap(({ name, version, maxControlLine, maxPayload }) => [
+    ...floor(name, version),
+    ...low(name, "max_control_line", maxControlLine, REQUIRED_CONTROL_LINE),
+    ...low(name, "max_payload", maxPayload, REQUIRED_PAYLOAD),
+  ]);
+}
+
+function floor(name: string, version: string): Finding[] {
+  try {
+    assertFloor(version);
+    return [];
+  } catch (thrown) {
+    if (!(thrown instanceof CotalError)) throw thrown;
+    return [{ ...asFinding("broker version", thrown), message: `server ${name}: ${thrown.message}` }];
+  }
+}
+
+const SOON_SECONDS = 7 * 86_400;
+
+function credential({ state, space: name }: Target): Promise<readonly Finding[]> {
+  const file = trustPaths(state).operatorCreds(name);
+  if (!existsSync(file)) return Promise.resolve([]);
+  const { expires } = readCredsFile(file).view;
+  const left = expires === undefined ? Number.POSITIVE_INFINITY : expires - Date.now() / 1000;
+  if (left > SOON_SECONDS) return Promise.resolve([]);
+  const days = Math.floor(left / 86_400);
+  const message = left <= 0 ? "the operator's credential has expired" : `the operator's credential expires in ${days} days`;
+  const level = left <= 0 ? "error" : "warning";
+  return Promise.resolve([
+    { check: "operator credential", level, message, next: `renew it: cotal space add ${name}, or start with cotal up again` },
+  ]);
+}
+
+/** What the provisioner sees: store shapes, durables, clock. */
+async function space(target: Target): Promise<readonly Finding[]> {
+  const answer = await withRail(target, operatorCredentials(target), (rail) =>
+    rail.ask(ProvisionerCommand.Check, {}, CheckAnswer),
+  );
+  return answer.findings;
+}

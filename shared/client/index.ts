@@ -1,0 +1,32 @@
+/**
+ * The SDK: an agent's session in a space.
+ *
+ * ```ts
+ * const session = await connect({ servers: ["127.0.0.1:4222"], credentials: { kind: "static", file: "alice.creds" } });
+ * await session.join("general");
+ * await session.send("general", "hello");
+ * for await (const item of session.inbox()) console.log(item.kind, item.from.name, item.text);
+ * ```
+ *
+ * Every failure is a `CotalError` with a `code`, what is known of the `outcome`, and what to do next.
+ */
+export { connect } from "./session.ts";
+export type { HistoryOptions, ListenOptions, Sent, Session } from "./session-types.ts";
+export { DEFAULT_LIMITS, type Limits, type SessionOptions } from "./options.ts";
+export type { Credentials, Identity } from "./identity.ts";
+export type { Content, MessageOptions } from "./compose.ts";
+export type { AskItem, ChatItem, DmItem, InboxItem } from "./item.ts";
+export type { Handler, Handling, Inbox } from "./inbox.ts";
+export type { JoinOptions, Joined, Replayed } from "./channels.ts";
+export type { SessionEvent, SessionStats } from "./events.ts";
+export type { CardOptions, PresenceChange } from "./presence.ts";
+export type { RosterChange, RosterWatch } from "./roster.ts";
+export type { Call, CallResult } from "./caller.ts";
+export type { ReconnectPolicy } from "../broker/connect.ts";
+export { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
+export { Plane } from "../protocol/base/subjects.ts";
+export { parseJoinLink, formatJoinLink, type JoinLink } from "../protocol/chat/join-link.ts";
+export { type Part, text, verifyArtifact } from "../protocol/chat/parts.ts";
+export type { RosterEntry } from "../protocol/chat/presence.ts";
+export type { LivenessGrade } from "../protocol/chat/liveness.ts";
+export type { SpaceSettings } from "../protocol/chat/space-settings.ts";

@@ -1,0 +1,451 @@
+/**
+ * The profile matrix as a whole: what holds for every row of every built profile, and for every holder
+ * that is not trusted. What each row does at a broker is probed in test/broker/.
+ */
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { EXAMPLE_HOLDERS } from "../../scripts/generate/example-holders.ts";
+import type { AgentScope } from "../../shared/grants/client-profiles.ts";
+import { MEMBER_READS, OPERATOR_COMMANDS, ProvisionerCommand } from "../../shared/grants/commands.ts";
+import { type BuiltProfile, Life, PROFILES, profileRows } from "../../shared/grants/matrix.ts";
+import { permissionsOf } from "../../shared/grants/permissions.ts";
+import { Account, type Row } from "../../shared/grants/row.ts";
+import { RESERVED_COMMANDS } from "../../shared/protocol/endpoint/grammar.ts";
+import { type MintRequest, mintUser } from "../../shared/trust/jwt.ts";
+import { newKey } from "../../shared/trust/keys.ts";
+import { channels, lifecycleUids, principals, roles, spaces } from "../support/arbitraries.ts";
+
+const BUILT = Object.keys(EXAMPLE_HOLDERS) as BuiltProfile[];
+const UNTRUSTED = BUILT.filter((name) => !PROFILES[name].trusted);
+const ACCOUNTS = Object.values(Account);
+
+const rowsOf = (name: BuiltProfile): Row[] => profileRows(name, EXAMPLE_HOLDERS[name]);
+const everyRow = BUILT.flatMap((name) => rowsOf(name).map((row) => ({ name, row })));
+const untrustedRows = everyRow.filter(({ name }) => UNTRUSTED.includes(name));
+
+/** Agents with any lists: one family, whole or by depth, so that no entry cuts another. */
+const agents: fc.Arbitrary<AgentScope> = fc
+  .record({
+    space: spaces,
+    principal: principals,
+    uid: lifecycleUids,
+    inboxNonce: fc.stringMatching(/^[A-Za-z0-9]{22,64}$/),
+    allowSubscribe: fc.oneof(
+      fc.array(channels, { maxLength: 4 }),
+      fc.constantFrom(
+        [">"],
+        ["*"],
+        ["team.*"],
+        ["team.>"],
+        ["a.*", "b.*.c"],
+        ["team.*", "team.>"],
+        ["a", "a.*", "b.>"],
+      ),
+    ),
+    allowPublish: fc.array(channels, { maxLength: 3 }),
+    role: fc.option(roles, { nil: undefined }),
+  })
+  .map(({ principal, uid, role, ...rest }) => ({
+    ...rest,
+    holder: { principal, uid },
+    ...(role === undefined ? {} : { role }),
+  }));
+
+describe("W9.03 W9.14 the matrix", () => {
+  test("the profiles are those of §9 and supplement F", () => {
+    expect(BUILT.toSorted()).toEqual(
+      Object.entries(PROFILES)
+        .filter(([, profile]) => profile.state === "built")
+        .map(([name]) => name)
+        .toSorted(),
+    );
+    const asked =
+      "agent observer admin provisioner deprovisioner delivery membership-rw supervisor operator purger teardown channel-writer deployer probe dm-reader transfer-writer transfer-reader";
+    expect(asked.split(" ").filter((name) => !(name in PROFILES))).toEqual([]);
+  });
+
+  test("no row is allow-all, and no subject begins with a wildcard", () => {
+    expect(everyRow.filter(({ row }) => /^[>*]/.test(row.subject))).toEqual([]);
+    expect(everyRow.filter(({ row }) => /^(cotal|\$KV|\$JS|\$SYS|_INBOX|\$O)(\.\*)?\.>$/.test(row.subject))).toEqual(
+      [],
+    );
+    expect(everyRow.filter(({ row }) => row.subject === "cotal.main.>" || row.subject === "$JS.API.>")).toEqual([]);
+  });
+
+  test("every row says why, and holds in an account of its profile", () => {
+    expect(everyRow.filter(({ row }) => row.why.trim() === "")).toEqual([]);
+    const astray = everyRow.filter(
+      ({ name, row }) => !(PROFILES[name].accounts as readonly Account[]).includes(row.account),
+    );
+    expect(astray).toEqual([]);
+    const idle = BUILT.flatMap((name) =>
+      PROFILES[name].accounts.filter((account) => !rowsOf(name).some((row) => row.account === account)),
+    );
+    expect(idle).toEqual([]);
+  });
+
+  test("a row is written once", () => {
+    for (const name of BUILT) {
+      const keys = rowsOf(name).map(
+        (row) => `${row.account} ${row.op} ${row.subject} ${row.op === "sub" ? (row.queue ?? "") : ""}`,
+      );
+      expect(keys.filter((key, at) => keys.indexOf(key) !== at)).toEqual([]);
+    }
+  });
+
+  test("a subject is one that the broker can hold: no empty token, no half wildcard, > last", () => {
+    const bad = everyRow.filter(({ row }) => {
+      const tokens = row.subject.split(".");
+      return tokens.some(
+        (token, at) =>
+          token === "" || (/[*>\s]/.test(token) && token.length > 1) || (token === ">" && at !== tokens.length - 1),
+      );
+    });
+    expect(bad).toEqual([]);
+  });
+});
+
+describe("W9.05 PF.01 the paired denies (H16)", () => {
+  const strip = (entry: string) => entry.split(" ")[0] ?? "";
+
+  test.each(BUILT)("%s: every subscribe entry that ends in * has its deny beside it", (name) => {
+    for (const account of ACCOUNTS) {
+      const { sub } = permissionsOf(rowsOf(name), account);
+      const open = sub.allow.map(strip).filter((entry) => /(^|\.)\*$/.test(entry));
+      expect(open.filter((entry) => !sub.deny.includes(`${entry}.>`))).toEqual([]);
+    }
+  });
+
+  test("the examples have such entries at all", () => {
+    expect(everyRow.filter(({ row }) => row.op === "sub" && row.subject.endsWith(".*")).length).toBeGreaterThan(4);
+  });
+
+  test("for any agent: paired, and no deny takes an allowed entry away", () => {
+    fc.assert(
+      fc.property(agents, (scope) => {
+        const { pub, sub } = permissionsOf(profileRows("agent", scope), Account.Front);
+        expect(sub.allow.filter((entry) => entry.endsWith("*") && !sub.deny.includes(`${entry}.>`))).toEqual([]);
+        expect(sub.deny.filter((entry) => !sub.allow.includes(entry.slice(0, -2)))).toEqual([]);
+        expect(pub.deny).toEqual([]);
+        expect([...pub.allow, ...sub.allow].filter((entry) => entry === ">" || entry === "*")).toEqual([]);
+      }),
+    );
+  });
+});
+
+describe("W9.16 W9.17 W9.19 who is not trusted", () => {
+  test("they are the clients, and nobody else", () => {
+    expect(UNTRUSTED.toSorted()).toEqual(["admin", "agent", "channel-writer", "observer", "operator", "probe"]);
+  });
+
+  test("no row lies outside front", () => {
+    expect(untrustedRows.filter(({ row }) => row.account !== "front")).toEqual([]);
+  });
+
+  test("W9.06 the only JetStream subjects are single pulls and acks of the holder's own durables", () => {
+    const api = untrustedRows.filter(({ row }) => row.subject.startsWith("$JS."));
+    const own = "u_aaaaaaaaaaaaaaaaaaaaaaaaaa-alice-alicealicealicealicealicea";
+    expect(api.map(({ name, row }) => `${name} ${row.op} ${row.subject}`).toSorted()).toEqual(
+      [
+        `agent pub $JS.API.CONSUMER.MSG.NEXT.DM_main.dm_${own}`,
+        `agent pub $JS.API.CONSUMER.MSG.NEXT.DLV_main.dlv_${own}`,
+        "agent pub $JS.API.CONSUMER.MSG.NEXT.TASK_main.svc_reviewer",
+        `agent pub $JS.ACK.DM_main.dm_${own}.>`,
+        `agent pub $JS.ACK.DLV_main.dlv_${own}.>`,
+        "agent pub $JS.ACK.TASK_main.svc_reviewer.>",
+      ].toSorted(),
+    );
+  });
+
+  test("for any agent: no other JetStream subject, and none with a wildcard in its durable", () => {
+    fc.assert(
+      fc.property(agents, (scope) => {
+        const { owner, actor } = scope.holder.principal;
+        const me = `${owner}-${actor}-${scope.holder.uid}`;
+        const durables = [`DM_${scope.space}.dm_${me}`, `DLV_${scope.space}.dlv_${me}`];
+        if (scope.role !== undefined) durables.push(`TASK_${scope.space}.svc_${scope.role}`);
+        const allowed = durables.flatMap((one) => [`$JS.API.CONSUMER.MSG.NEXT.${one}`, `$JS.ACK.${one}.>`]);
+        const held = profileRows("agent", scope)
+          .map(({ subject }) => subject)
+          .filter((subject) => subject.startsWith("$"));
+        const presence = `$KV.cotal_presence_${scope.space}`;
+        expect(held.toSorted()).toEqual([...allowed, `${presence}.>`, `${presence}.${owner}.${actor}`].toSorted());
+      }),
+    );
+  });
+
+  test("W9.19 nothing of the broker's own can be published to, and the system account is out of reach", () => {
+    const reach = untrustedRows.filter(({ row }) => /^(\$SYS|\$O|_R_|_GR_|\$NRG|\$SRV|_INBOX\.)/.test(row.subject));
+    expect(reach).toEqual([]);
+    const inboxes = untrustedRows.filter(({ row }) => row.op === "pub" && row.subject.startsWith("_INBOX"));
+    expect(inboxes).toEqual([]);
+  });
+
+  test("W9.15 the inbox is the holder's own, with UID and nonce", () => {
+    for (const name of BUILT) {
+      const { holder, inboxNonce } = EXAMPLE_HOLDERS[name];
+      const inboxes = rowsOf(name).filter(({ subject }) => subject.startsWith("_INBOX"));
+      expect(inboxes.length).toBe(PROFILES[name].accounts.length);
+      expect(new Set(inboxes.map(({ op, subject }) => `${op} ${subject}`))).toEqual(
+        new Set([`sub _INBOX_${holder.uid}_${inboxNonce}.>`]),
+      );
+    }
+  });
+
+  test("W3.07 W2.07 every publish form of a sender carries the holder's own two tokens", () => {
+    fc.assert(
+      fc.property(agents, (scope) => {
+        const { owner, actor } = scope.holder.principal;
+        const me = `${owner}.${actor}`;
+        const P = `cotal.${scope.space}`;
+        const forms = [
+          `${P}.chat.${me}.`,
+          `${P}.inst.*.*.${me}`,
+          `${P}.svc.*.${me}`,
+          `${P}.live.manager.${me}`,
+          `${P}.live.delivery.${me}`,
+          `${P}.take.${scope.role ?? "-"}.${me}`,
+        ];
+        const published = profileRows("agent", scope).filter(
+          ({ op, subject }) => op === "pub" && subject.startsWith(P),
+        );
+        const calls = published.filter(({ subject }) => subject.startsWith(`${P}.ep.`));
+        const sends = published.filter(({ subject }) => !subject.startsWith(`${P}.ep.`));
+        expect(calls.filter(({ subject }) => !subject.endsWith(`.${me}.${scope.holder.uid}.*`))).toEqual([]);
+        expect(
+          sends.filter(
+            ({ subject }) => !forms.some((form) => (form.endsWith(".") ? subject.startsWith(form) : subject === form)),
+          ),
+        ).toEqual([]);
+      }),
+    );
+  });
+
+  test("W3.10 nobody holds anything on the retired or reserved rails", () => {
+    expect(everyRow.filter(({ row }) => /^cotal\.[^.]+\.(ctl|control|trace)(\.|$)/.test(row.subject))).toEqual([]);
+  });
+
+  test("W61.10 an agent asks and reads its own answers; it never serves a plane", () => {
+    const live = untrustedRows.filter(({ row }) => row.subject.startsWith("cotal.main.live."));
+    const me = "u_aaaaaaaaaaaaaaaaaaaaaaaaaa.alice";
+    expect(live.map(({ name, row }) => `${name} ${row.op} ${row.subject}`).toSorted()).toEqual(
+      ["manager", "delivery"]
+        .flatMap((plane) => [`agent pub cotal.main.live.${plane}.${me}`, `agent sub cotal.main.live.${plane}.${me}.>`])
+        .toSorted(),
+    );
+  });
+
+  test("H23 no ep subject of another for an observer or an admin", () => {
+    for (const name of ["observer", "admin"] as const) {
+      const { principal, uid } = EXAMPLE_HOLDERS[name].holder;
+      const mine = `${principal.owner}.${principal.actor}.${uid}.`;
+      expect(
+        rowsOf(name).filter(({ subject }) => subject.startsWith("cotal.main.ep") && !subject.includes(mine)),
+      ).toEqual([]);
+    }
+  });
+});
+
+describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
+  const plain = (name: BuiltProfile) => {
+    const { principal, uid } = EXAMPLE_HOLDERS[name].holder;
+    const me = `${principal.owner}.${principal.actor}.${uid}`;
+    return rowsOf(name)
+      .filter(({ subject }) => !subject.startsWith("_INBOX"))
+      .map(({ op, subject }) => `${op} ${subject.replace(me, "<me>")}`);
+  };
+  const call = (command: string) => `pub cotal.main.ep.one.provisioner.${command}.<me>.*`;
+  const reads = ["space", "channels", "roster", "frontier", "history"].map(call);
+  const rail = "sub cotal.main.ep.reply.*.*.*.<me>.*";
+
+  test.each<[BuiltProfile, string[]]>([
+    ["observer", [rail, "sub cotal.main.chat.>", "sub $KV.cotal_presence_main.>", ...reads]],
+    [
+      "admin",
+      [
+        rail,
+        "sub cotal.main.chat.>",
+        "sub $KV.cotal_presence_main.>",
+        "sub cotal.main.inst.>",
+        "sub cotal.main.svc.>",
+        ...reads,
+        call("dm-history"),
+      ],
+    ],
+    [
+      "operator",
+      [
+        rail,
+        ...[
+          "space",
+          "channels",
+          "roster",
+          "mint",
+          "deprovision",
+          "deprovision-complete",
+          "channel-set",
+          "limits-show",
+          "limits-set",
+          "check",
+        ].map(call),
+      ],
+    ],
+    ["channel-writer", [rail, call("channels"), call("channel-set")]],
+    ["probe", [rail, call("check")]],
+  ])("PF.01 %s", (name, expected) => {
+    expect(plain(name).toSorted()).toEqual(expected.toSorted());
+  });
+
+  test("W9.05 PF.01 agent", () => {
+    const me = "u_aaaaaaaaaaaaaaaaaaaaaaaaaa.alice";
+    const own = "u_aaaaaaaaaaaaaaaaaaaaaaaaaa-alice-alicealicealicealicealicea";
+    expect(plain("agent").toSorted()).toEqual(
+      [
+        rail,
+        "sub cotal.main.chat.*.*.general",
+        "sub cotal.main.chat.*.*.team.>",
+        `sub cotal.main.live.manager.${me}.>`,
+        `sub cotal.main.live.delivery.${me}.>`,
+        `sub cotal.main.take.reviewer.${me}.reply.*`,
+        "sub $KV.cotal_presence_main.>",
+        `pub cotal.main.chat.${me}.general`,
+        `pub cotal.main.inst.*.*.${me}`,
+        `pub cotal.main.svc.*.${me}`,
+        `pub cotal.main.take.reviewer.${me}`,
+        `pub cotal.main.live.manager.${me}`,
+        `pub cotal.main.live.delivery.${me}`,
+        `pub $KV.cotal_presence_main.${me}`,
+        "pub cotal.main.ep.one.*.describe.<me>.*",
+        ...reads,
+        `pub $JS.API.CONSUMER.MSG.NEXT.DM_main.dm_${own}`,
+        `pub $JS.ACK.DM_main.dm_${own}.>`,
+        `pub $JS.API.CONSUMER.MSG.NEXT.DLV_main.dlv_${own}`,
+        `pub $JS.ACK.DLV_main.dlv_${own}.>`,
+        "pub $JS.API.CONSUMER.MSG.NEXT.TASK_main.svc_reviewer",
+        "pub $JS.ACK.TASK_main.svc_reviewer.>",
+      ].toSorted(),
+    );
+  });
+
+  test("an agent without a role has nothing of a role", () => {
+    const { role: _, ...scope } = EXAMPLE_HOLDERS.agent;
+    expect(profileRows("agent", scope).filter(({ subject }) => /take|TASK_|svc_/.test(subject))).toEqual([]);
+  });
+
+  test("W3.06 a role that is no token mints nothing", () => {
+    for (const role of ["re view", "*", "a.b", ">", ""]) {
+      expect(() => profileRows("agent", { ...EXAMPLE_HOLDERS.agent, role })).toThrow(/role/);
+    }
+  });
+});
+
+describe("the daemons' profiles", () => {
+  test("W131.18 a deprovisioner holds the exact names of one lifecycle and no wildcard at all", () => {
+    const rows = rowsOf("deprovisioner").filter(({ op }) => op === "pub");
+    expect(rows.map(({ subject }) => subject).filter((subject) => /[*>]/.test(subject))).toEqual([]);
+    const { target } = EXAMPLE_HOLDERS.deprovisioner;
+    expect(rows.filter(({ subject }) => !subject.includes(target.uid))).toEqual([]);
+    expect(rows).toHaveLength(3);
+  });
+
+  test("no daemon deletes or purges a stream, or deletes a message", () => {
+    const destructive = everyRow.filter(({ row }) =>
+      /STREAM\.(DELETE|PURGE|MSG\.DELETE)|^\$JS\.API\.STREAM\.>/.test(row.subject),
+    );
+    expect(destructive).toEqual([]);
+  });
+
+  test("the ledger writes its own families and nothing else; it reads by leader only (PD.08)", () => {
+    const rows = rowsOf("ledger").map(({ op, subject }) => `${op} ${subject}`);
+    expect(rows.filter((row) => row.startsWith("pub $KV")).toSorted()).toEqual(
+      [
+        "pub $KV.cotal_auth_main.gate.>",
+        "pub $KV.cotal_auth_main.cred.>",
+        "pub $KV.cotal_auth_main.stage.>",
+        "pub $KV.cotal_records_main.uid.>",
+        "pub $KV.cotal_records_main.lifecycle.>",
+        "pub $KV.cotal_records_main.frontier.>",
+      ].toSorted(),
+    );
+    expect(rows.filter((row) => row.includes("DIRECT.GET"))).toEqual([]);
+  });
+
+  test("the provisioner writes no ledger row, and no agent's presence", () => {
+    const writes = rowsOf("provisioner").filter(({ op, subject }) => op === "pub" && subject.startsWith("$KV"));
+    expect(writes.map(({ subject }) => subject).toSorted()).toEqual([
+      "$KV.cotal_acl_main.>",
+      "$KV.cotal_channels_main.>",
+      "$KV.cotal_leases_main.>",
+    ]);
+  });
+
+  test("its class rail is served through the queue only", () => {
+    const one = rowsOf("provisioner").filter(({ subject }) => subject.startsWith("cotal.main.ep.one."));
+    expect(one.length).toBeGreaterThan(5);
+    expect(one.filter((row) => row.op !== "sub" || row.queue !== "provisioner")).toEqual([]);
+    const { sub } = permissionsOf(rowsOf("provisioner"), Account.Front);
+    expect(
+      sub.allow.filter((entry) => entry.startsWith("cotal.main.ep.one.") && !entry.endsWith(" provisioner")),
+    ).toEqual([]);
+  });
+});
+
+describe("PF.02 the life of a credential", () => {
+  test("none lives for ever; one-shot ones live minutes", () => {
+    const lives = Object.fromEntries(BUILT.map((name) => [name, PROFILES[name].lifeSeconds]));
+    expect(Object.values(lives).filter((life) => !(life > 0 && life <= 30 * 86_400))).toEqual([]);
+    const oneShot = Object.entries(lives).filter(([, life]) => life <= 600);
+    expect(oneShot.map(([name]) => name).toSorted()).toEqual([
+      "channel-writer",
+      "deprovisioner",
+      "probe",
+      "system-administrator",
+    ]);
+    expect(Life).toEqual({ OneShot: 300, Daemon: 2_592_000, Static: 2_592_000, Host: 86_400 });
+  });
+
+  test("PF.02 each host profile has one function: none serves, writes rows and reaches the system account at once", () => {
+    const system = BUILT.filter((name) => (PROFILES[name].accounts as readonly Account[]).includes("system"));
+    expect(system).toEqual(["system-administrator"]);
+    expect(PROFILES["system-administrator"].accounts).toEqual(["system"]);
+  });
+});
+
+describe("W9.09 W9.10 a profile that nothing needs yet mints nothing (H56)", () => {
+  const unbuilt = Object.entries(PROFILES).filter(([, profile]) => profile.state === "unbuilt");
+
+  test.each(unbuilt)("%s", async (name, profile) => {
+    expect(profile).not.toHaveProperty("rows");
+    const account = newKey("account");
+    const request = {
+      profile: name,
+      scope: EXAMPLE_HOLDERS.agent,
+      account: "front",
+      accountKey: account.publicKey,
+      signer: account,
+      userKey: newKey("user").publicKey,
+      expires: 2_000_000_000,
+      limits: { subs: 1, payload: 1 },
+    } as unknown as MintRequest<BuiltProfile>;
+    await expect(mintUser(request)).rejects.toMatchObject({ code: "unimplemented", outcome: "not-executed" });
+  });
+
+  test("transfers and the DM reader are among them", () => {
+    const names = unbuilt.map(([name]) => name);
+    expect(names).toEqual(expect.arrayContaining(["transfer-writer", "transfer-reader", "dm-reader", "delivery"]));
+  });
+});
+
+describe("commands", () => {
+  test("a grant never names a reserved command but describe, and every command is a token", () => {
+    const all: string[] = Object.values(ProvisionerCommand);
+    expect(all.filter((command) => !/^[a-z0-9-]{1,32}$/.test(command))).toEqual([]);
+    expect(all.filter((command) => (RESERVED_COMMANDS as readonly string[]).includes(command))).toEqual([]);
+    expect([...MEMBER_READS, ...OPERATOR_COMMANDS].filter((command) => !all.includes(command))).toEqual([]);
+  });
+
+  test("H30 the wildcard endpoint is for describe alone", () => {
+    const wild = everyRow.filter(({ row }) => row.op === "pub" && row.subject.startsWith("cotal.main.ep.one.*."));
+    expect(wild.map(({ row }) => row.subject.split(".")[5])).toEqual(["describe"]);
+  });
+});
