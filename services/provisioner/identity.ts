@@ -7,7 +7,7 @@
  * 2. A renewed JWT is handed to the connection only after its ledger row says so (`renew`).
  */
 import type { Authenticator } from "../../shared/broker/connect.ts";
-import { Account } from "../../shared/grants/row.ts";
+import type { Account } from "../../shared/grants/row.ts";
 import { type BuiltProfile, Life, type ScopeOf } from "../../shared/grants/matrix.ts";
 import { inboxPrefix } from "../../shared/protocol/base/broker-subjects.ts";
 import type { Caller } from "../../shared/protocol/endpoint/grammar.ts";

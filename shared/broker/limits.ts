@@ -7,6 +7,8 @@
  * 2. Reading accepts whatever stands there.
  * 3. Only these two fields change. The broker's update takes the whole configuration and no condition,
  *    so it is read right before and again after; a change that did not stay is a `conflict`.
+ * 4. Lowering removes at once. The broker (2.14.0) forgets to when the count was none before, so a
+ *    count above all others is set on the way (`ABOVE_ALL`).
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import { jsApi } from "../protocol/base/broker-subjects.ts";
@@ -21,6 +23,8 @@ export type HistoryLimits = {
 };
 
 const SECOND_NS = 1e9;
+/** A count that bounds nothing: what an interrupted change may leave behind, and so read as none. */
+const ABOVE_ALL = Number.MAX_SAFE_INTEGER;
 export const MAX_AGE_SECONDS = 3650 * 86_400;
 
 export async function historyLimits(nc: NatsConnection, stream: string): Promise<HistoryLimits> {
@@ -30,7 +34,10 @@ export async function historyLimits(nc: NatsConnection, stream: string): Promise
 function limitsOf(config: Json): HistoryLimits {
   const age = numberIn(config, "max_age");
   const count = numberIn(config, "max_msgs_per_subject");
-  return { maxAgeSeconds: age <= 0 ? null : age / SECOND_NS, maxPerSubject: count <= 0 ? null : count };
+  return {
+    maxAgeSeconds: age <= 0 ? null : age / SECOND_NS,
+    maxPerSubject: count <= 0 || count >= ABOVE_ALL ? null : count,
+  };
 }
 
 /** Sets both parts. What lies past a lowered limit is removed at once, read or not (§8). */
@@ -38,8 +45,12 @@ export async function setHistoryLimits(nc: NatsConnection, stream: string, limit
   if (!hasHistoryLimit(stream)) throw badRequest(`stream ${JSON.stringify(stream.slice(0, 80))} has no history limit`);
   const { config } = await streamState(nc, stream);
   assertLawful(limits, numberIn(config, "duplicate_window") / SECOND_NS);
-  await apiRequest(nc, jsApi.streamUpdate(stream), `set the history limit of ${stream}`, {
-    ...config,
+  const update = (fields: object): Promise<Json> =>
+    apiRequest(nc, jsApi.streamUpdate(stream), `set the history limit of ${stream}`, { ...config, ...fields });
+  if (limitsOf(config).maxPerSubject === null && limits.maxPerSubject !== null) {
+    await update({ max_msgs_per_subject: ABOVE_ALL });
+  }
+  await update({
     max_age: limits.maxAgeSeconds === null ? 0 : limits.maxAgeSeconds * SECOND_NS,
     max_msgs_per_subject: limits.maxPerSubject ?? -1,
   });
@@ -61,7 +72,10 @@ function assertLawful({ maxAgeSeconds, maxPerSubject }: HistoryLimits, leastSeco
       `use whole seconds from ${leastSeconds} to ${MAX_AGE_SECONDS} (3650 days), or none`,
     );
   }
-  if (maxPerSubject !== null && (!Number.isSafeInteger(maxPerSubject) || maxPerSubject < 1)) {
+  if (
+    maxPerSubject !== null &&
+    (!Number.isSafeInteger(maxPerSubject) || maxPerSubject < 1 || maxPerSubject >= ABOVE_ALL)
+  ) {
     throw badRequest(`a history count of ${maxPerSubject} is not allowed`, "use a whole number from 1, or none");
   }
 }

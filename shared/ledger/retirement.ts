@@ -3,7 +3,7 @@
  *
  * `beginRetirement`: gate frozen under this operation · head `retiring` · credential rows revoked;
  * it returns the user keys that the broker must refuse. `completeRetirement`: the frontier recorded ·
- * `cleanUp` (durables, ACL row, exact names) · head `retired` · gate `retired`.
+ * `cleanUp` (durables, ACL row, exact names) · gate `retired` · head `retired`.
  *
  * Invariants
  * 1. The alias is free only at `retired`, which asserts that clean-up is done.
@@ -94,11 +94,12 @@ export async function completeRetirement(
   }
   await createOrRead(store, "records", ledgerKey.frontier(uid), FrontierRow, { lifecycleUid: uid, opId, streams });
   await cleanUp();
+  // The gate first: a retired head frees the alias, and then this operation can't be told any more.
+  if (gate.value.state === "frozen") {
+    await store.cas("auth", gateKey, { ...gate.value, state: "retired" }, gate.revision);
+  }
   if (head.value.state === "retiring") {
     const { op: _, ...rest } = head.value;
     await store.cas("records", headKey, { ...rest, state: "retired" }, head.revision);
-  }
-  if (gate.value.state === "frozen") {
-    await store.cas("auth", gateKey, { ...gate.value, state: "retired" }, gate.revision);
   }
 }

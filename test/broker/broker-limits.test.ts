@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Connection, openConnection } from "../../shared/broker/connect.ts";
 import { ensureStreams, streamState } from "../../shared/broker/ensure.ts";
 import { historyLimits, setHistoryLimits } from "../../shared/broker/limits.ts";
+import { directPage } from "../../shared/broker/reads.ts";
 import { spaceStreams } from "../../shared/broker/resources.ts";
 import { type TestBroker, startBroker } from "../support/nats-server.ts";
 import { failure } from "../support/refusal.ts";
@@ -83,13 +84,26 @@ describe("history limits", () => {
     expect((await streamState(link.nc, "CHAT_s")).config).toMatchObject(before);
   });
 
-  test("W8.03: lowering removes at once, per sender and channel, oldest first", async () => {
-    await setHistoryLimits(link.nc, "CHAT_s", none);
-    const subjects = ["cotal.s.chat.o.a.low", "cotal.s.chat.o.b.low"];
+  test.each([
+    ["from none", null],
+    ["from a larger count", 1000],
+  ])("W8.03: lowering %s removes at once, per sender and channel, oldest first", async (from, before) => {
+    await setHistoryLimits(link.nc, "CHAT_s", { maxAgeSeconds: null, maxPerSubject: before });
+    const channel = from.replaceAll(" ", "_");
+    const subjects = [`cotal.s.chat.o.a.${channel}`, `cotal.s.chat.o.b.${channel}`];
     for (const subject of subjects) for (let n = 0; n < 10; n += 1) await link.nc.request(subject, `${n}`);
     const { lastSeq } = await streamState(link.nc, "CHAT_s");
     await setHistoryLimits(link.nc, "CHAT_s", { maxAgeSeconds: null, maxPerSubject: 3 });
-    expect(await streamState(link.nc, "CHAT_s")).toMatchObject({ messages: 6, lastSeq });
+    const left = await directPage(link.nc, "CHAT_s", { filter: `cotal.s.chat.*.*.${channel}`, batch: 100 });
+    expect(left.messages.map(({ data }) => new TextDecoder().decode(data))).toEqual(["7", "8", "9", "7", "8", "9"]);
+    expect((await streamState(link.nc, "CHAT_s")).lastSeq).toBe(lastSeq);
+  });
+
+  test("W8.03: a change that was interrupted on its way reads as none", async () => {
+    const { config } = await streamState(link.nc, "DM_s");
+    const update = { ...config, max_age: 0, max_msgs_per_subject: Number.MAX_SAFE_INTEGER };
+    await link.nc.request("$JS.API.STREAM.UPDATE.DM_s", JSON.stringify(update));
+    expect(await historyLimits(link.nc, "DM_s")).toEqual(none);
   });
 
   test("W8.03: a reader takes a limit that someone set past us", async () => {

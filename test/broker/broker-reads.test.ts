@@ -134,6 +134,8 @@ describe("pages of a stream", () => {
     const bytes = await directPage(link.nc, "CHAT_s", { filter, batch: 10, maxBytes: 1500 });
     expect(bytes).toMatchObject({ done: false });
     expect(bytes.messages.length).toBeLessThan(3);
+    const one = await directPage(link.nc, "CHAT_s", { filter, batch: 10, maxBytes: 1 });
+    expect(one).toMatchObject({ done: false, messages: [{ seq: first }], nextSeq: first + 1 });
     const since = (await leaderGet(link.nc, "CHAT_s", second))?.timeMs ?? 0;
     const from = await directPage(link.nc, "CHAT_s", { filter, startTimeMs: since + 1, batch: 10 });
     expect(from.messages.every(({ timeMs }) => timeMs >= since)).toBe(true);

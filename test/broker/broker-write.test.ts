@@ -137,6 +137,7 @@ describe("silence and full stores", () => {
     const frozen = await open(own);
     await ensureStreams(frozen.nc, spaceStreams("s", { replicas: 1 }));
     own.freeze();
+    await sleep(200);
     const error = await failure(
       createWriter({ nc: frozen.nc }).create(ACL, row("silent"), bytes("x"), { timeoutMs: 300 }),
     );

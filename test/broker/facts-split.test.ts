@@ -4,7 +4,13 @@
  */
 import { AuthorizationError, type NatsConnection, RequestError } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type BareOperator, NO_LIMITS, WITH_JETSTREAM, privateServices, startBareOperator } from "../support/bare-operator.ts";
+import {
+  type BareOperator,
+  NO_LIMITS,
+  WITH_JETSTREAM,
+  privateServices,
+  startBareOperator,
+} from "../support/bare-operator.ts";
 import { tap, until } from "../support/probe.ts";
 import { api, dump, makeDurable, makeStream, put, streamFacts } from "../support/raw-jetstream.ts";
 
@@ -57,7 +63,9 @@ describe("what crosses", () => {
 
   test("a publish without a reply subject is stored too", async () => {
     front.publish("chat.quiet", "no reply");
-    await until("it is stored", async () => (await dump(store, "CHAT")).some(({ subject }) => subject === "chat.quiet"));
+    await until("it is stored", async () =>
+      (await dump(store, "CHAT")).some(({ subject }) => subject === "chat.quiet"),
+    );
     expect((await dump(store, "CHAT")).at(-1)?.data).toBe("no reply");
   });
 
@@ -83,12 +91,23 @@ describe("what crosses", () => {
   });
 
   test("JetStream does not exist in front: the rest of its API answers nobody there", async () => {
-    for (const verb of ["INFO", "STREAM.INFO.CHAT", "STREAM.NAMES", "STREAM.PURGE.PRECIOUS", "CONSUMER.CREATE.CHAT.x", "STREAM.MSG.GET.CHAT", "DIRECT.GET.KV_presence"]) {
+    for (const verb of [
+      "INFO",
+      "STREAM.INFO.CHAT",
+      "STREAM.NAMES",
+      "STREAM.PURGE.PRECIOUS",
+      "CONSUMER.CREATE.CHAT.x",
+      "STREAM.MSG.GET.CHAT",
+      "DIRECT.GET.KV_presence",
+    ]) {
       const answer = await front.request(`$JS.API.${verb}`, "", { timeout: 2000 }).then(
         (message) => message.string(),
         () => "nobody",
       );
-      expect([verb, answer.includes('"success":true') || answer.includes('"state"') ? answer : "nothing"]).toEqual([verb, "nothing"]);
+      expect([verb, answer.includes('"success":true') || answer.includes('"state"') ? answer : "nothing"]).toEqual([
+        verb,
+        "nothing",
+      ]);
     }
     expect((await streamFacts(store, "PRECIOUS"))?.messages).toBe(1);
   });
@@ -115,7 +134,8 @@ describe("replies of the broker, aimed from front", () => {
     await makeDurable(store, "BOX", "attacker", { max_batch: 1, max_expires: 30e9 });
     for (let n = 0; n < TARGETS.length; n += 1) await put(store, "box.bait", '{"stream_name":"PRECIOUS"}');
     const streams = ["BOX", "KV_presence", "PRECIOUS"];
-    const state = async (): Promise<unknown[]> => Promise.all(streams.map(async (name) => [await dump(store, name), (await streamFacts(store, name))?.consumers]));
+    const state = async (): Promise<unknown[]> =>
+      Promise.all(streams.map(async (name) => [await dump(store, name), (await streamFacts(store, name))?.consumers]));
     const before = await state();
     const chat = await dump(store, "CHAT");
     for (const target of TARGETS) {
@@ -124,7 +144,10 @@ describe("replies of the broker, aimed from front", () => {
       pulls(front, "attacker", target, { batch: 5, no_wait: true });
       pulls(front, "attacker", target, { batch: 1, expires: 31e9 });
     }
-    await until("every post is stored", async () => (await dump(store, "CHAT")).length === chat.length + TARGETS.length);
+    await until(
+      "every post is stored",
+      async () => (await dump(store, "CHAT")).length === chat.length + TARGETS.length,
+    );
     // A round trip over each way an answer could still be under way on.
     await put(front, "$KV.presence.last", "done");
     await api(store, "STREAM.INFO.PRECIOUS");
@@ -138,7 +161,10 @@ describe("replies of the broker, aimed from front", () => {
   });
 
   test("a publish that asks for its reply on an ack subject is dropped by the broker: nothing is stored or settled", async () => {
-    const before = [await dump(store, "CHAT"), await api(store, "CONSUMER.INFO.BOX.own").then((info) => info["ack_floor"])];
+    const before = [
+      await dump(store, "CHAT"),
+      await api(store, "CONSUMER.INFO.BOX.own").then((info) => info["ack_floor"]),
+    ];
     front.publish("chat.attacker", "x", { reply: "$JS.ACK.BOX.own.1.2.2.0.0" });
     await front.flush();
     await put(front, "$KV.presence.order", "after it");
@@ -164,7 +190,9 @@ describe("who may import", () => {
     const stranger = await broker.login(await broker.user("STRANGER"));
     const before = await dump(store, "CHAT");
     stranger.publish("chat.stolen", "x");
-    await expect(stranger.request(`${NEXT}.own`, '{"batch":1,"no_wait":true}', { timeout: 2000 })).rejects.toThrow(RequestError);
+    await expect(stranger.request(`${NEXT}.own`, '{"batch":1,"no_wait":true}', { timeout: 2000 })).rejects.toThrow(
+      RequestError,
+    );
     await put(front, "chat.after", "order");
     expect((await dump(store, "CHAT")).slice(before.length).map(({ subject }) => subject)).toEqual(["chat.after"]);
   });
@@ -176,7 +204,10 @@ describe("pulls over an export that answers once", () => {
     for (let n = 0; n < 3; n += 1) await put(store, "box.wide", `${n}`);
     const inbox = await tap(front, "_INBOX.wide");
     pulls(front, "wide", "_INBOX.wide", { batch: 3, expires: 1e9 });
-    await until("all three are handed out", async () => (await api(store, "CONSUMER.INFO.BOX.wide"))["num_ack_pending"] === 3);
+    await until(
+      "all three are handed out",
+      async () => (await api(store, "CONSUMER.INFO.BOX.wide"))["num_ack_pending"] === 3,
+    );
     await front.flush();
     expect(inbox.messages.map((message) => message.string())).toEqual(["0"]);
   });
@@ -197,13 +228,29 @@ describe("pulls over an export that answers once", () => {
     expect(inbox.messages.map((message) => message.string())).toEqual(["letter"]);
   });
 
-  test("a pull whose reply nobody reads takes the message all the same, for a whole ack wait", async () => {
+  test("a pull whose reply nobody reads ends unserved", async () => {
     await makeDurable(store, "BOX", "unread", { filter_subject: "box.unread", max_expires: 30e9 });
-    pulls(front, "unread", "_INBOX.nobody", { batch: 1, expires: 29e9 });
-    await until("the pull waits", async () => (await api(store, "CONSUMER.INFO.BOX.unread"))["num_waiting"] === 1);
     await put(store, "box.unread", "letter");
-    await until("it is handed out", async () => (await api(store, "CONSUMER.INFO.BOX.unread"))["num_ack_pending"] === 1);
-    const late = await front.request(`${NEXT}.unread`, '{"batch":1,"no_wait":true}', { timeout: 2000 });
-    expect(late.headers?.code).toBe(404);
+    pulls(front, "unread", "_INBOX.nobody", { batch: 1, expires: 29e9 });
+    const inbox = await tap(front, "_INBOX.reader");
+    pulls(front, "unread", "_INBOX.reader");
+    await until("the reader has it", () => inbox.messages.length === 1);
+    expect(inbox.messages.map((message) => message.string())).toEqual(["letter"]);
+  });
+
+  test("a pull aimed at what somebody else listens to outlives its connection and takes the message: the reason for max_expires", async () => {
+    await makeDurable(store, "BOX", "aimed", { filter_subject: "box.aimed", max_expires: 30e9 });
+    const facts = async (): Promise<unknown[]> => {
+      const { num_waiting, num_ack_pending } = await api(store, "CONSUMER.INFO.BOX.aimed");
+      return [num_waiting, num_ack_pending];
+    };
+    const listener = await tap(front, "live.listener");
+    const leaver = await broker.login(await broker.user("FRONT"));
+    pulls(leaver, "aimed", "live.listener", { batch: 1, expires: 29e9 });
+    await until("the pull waits", async () => (await facts())[0] === 1);
+    await leaver.close();
+    await put(store, "box.aimed", "letter");
+    await until("it is handed out", () => listener.messages.length === 1);
+    expect([listener.subjects(), await facts()]).toEqual([["box.aimed"], [0, 1]]);
   });
 });

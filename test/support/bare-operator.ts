@@ -20,7 +20,16 @@ import {
 } from "@nats-io/jwt";
 import { type TestBroker, startBroker } from "./nats-server.ts";
 
-export const NO_LIMITS = { subs: -1, data: -1, payload: -1, imports: -1, exports: -1, wildcards: true, conn: -1, leaf: -1 } as const;
+export const NO_LIMITS = {
+  subs: -1,
+  data: -1,
+  payload: -1,
+  imports: -1,
+  exports: -1,
+  wildcards: true,
+  conn: -1,
+  leaf: -1,
+} as const;
 export const WITH_JETSTREAM = { ...NO_LIMITS, mem_storage: -1, disk_storage: -1, streams: -1, consumer: -1 } as const;
 
 export type BareUser = { readonly key: KeyPair; readonly publicKey: string; readonly jwt: string };
@@ -114,9 +123,13 @@ export async function privateServices(
   subjects: readonly string[],
   responseType: "Singleton" | "Stream" = "Singleton",
 ): Promise<{ readonly exports: Export[]; readonly imports: Import[] }> {
-  const exports = subjects.map(
-    (subject): Export => ({ name: subject, subject, type: "service", token_req: true, response_type: responseType }),
-  );
+  const exports = subjects.map((subject): Export => ({
+    name: subject,
+    subject,
+    type: "service",
+    token_req: true,
+    response_type: responseType,
+  }));
   const imports = await Promise.all(
     subjects.map(async (subject): Promise<Import> => {
       const token = await encodeActivation(subject, to.getPublicKey(), from, "service", { subject });

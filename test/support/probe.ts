@@ -48,7 +48,9 @@ export function createProber(nc: NatsConnection): Prober {
     said.clear();
     const subscriptions = probes.map((probe) => send(nc, probe));
     await settle();
-    const found = probes.filter((probe) => said.has(key(probe.op, probe.subject, probe.op === "sub" ? probe.queue : undefined)));
+    const found = probes.filter((probe) =>
+      said.has(key(probe.op, probe.subject, probe.op === "sub" ? probe.queue : undefined)),
+    );
     for (const subscription of subscriptions) subscription?.unsubscribe();
     await nc.flush();
     return found;
@@ -58,13 +60,19 @@ export function createProber(nc: NatsConnection): Prober {
 
 function send(nc: NatsConnection, probe: Probe) {
   if (probe.op === "sub") {
-    return nc.subscribe(probe.subject, { callback: () => undefined, ...(probe.queue === undefined ? {} : { queue: probe.queue }) });
+    return nc.subscribe(probe.subject, {
+      callback: () => undefined,
+      ...(probe.queue === undefined ? {} : { queue: probe.queue }),
+    });
   }
   nc.publish(probe.subject, probe.data ?? "", publishOptions(probe));
   return undefined;
 }
 
-export function publishOptions(probe: { readonly reply?: string; readonly headers?: Readonly<Record<string, string>> }) {
+export function publishOptions(probe: {
+  readonly reply?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}) {
   return {
     ...(probe.reply === undefined ? {} : { reply: probe.reply }),
     ...(probe.headers === undefined ? {} : { headers: headerBlock(probe.headers) }),
@@ -94,7 +102,11 @@ export async function tap(nc: NatsConnection, subject: string, queue?: string): 
     },
   });
   await nc.flush();
-  return { messages, subjects: () => messages.map((message) => message.subject), stop: () => subscription.unsubscribe() };
+  return {
+    messages,
+    subjects: () => messages.map((message) => message.subject),
+    stop: () => subscription.unsubscribe(),
+  };
 }
 
 /** Polls until the condition holds; throws after a generous deadline. */

@@ -21,7 +21,12 @@ export async function makeStream(nc: NatsConnection, name: string, config: objec
 }
 
 /** Makes a pull durable; throws what the broker refuses. */
-export async function makeDurable(nc: NatsConnection, stream: string, name: string, config: object = {}): Promise<Answer> {
+export async function makeDurable(
+  nc: NatsConnection,
+  stream: string,
+  name: string,
+  config: object = {},
+): Promise<Answer> {
   const body = {
     stream_name: stream,
     action: "create",
@@ -51,7 +56,7 @@ export type Entry = { readonly seq: number; readonly subject: string; readonly d
 /** Everything a stream holds, by sequence: what an attack left behind shows here. */
 export async function dump(nc: NatsConnection, stream: string): Promise<Entry[]> {
   const entries: Entry[] = [];
-  for (let seq = 1; ; ) {
+  for (let seq = 1; ;) {
     const answer = await api(nc, `STREAM.MSG.GET.${stream}`, { seq, next_by_subj: ">" });
     const message = answer["message"] as { seq: number; subject: string; data?: string; hdrs?: string } | undefined;
     if (message === undefined) return entries;
@@ -61,7 +66,12 @@ export async function dump(nc: NatsConnection, stream: string): Promise<Entry[]>
   }
 }
 
-export type StreamFacts = { readonly messages: number; readonly lastSeq: number; readonly consumers: number; readonly config: Record<string, unknown> };
+export type StreamFacts = {
+  readonly messages: number;
+  readonly lastSeq: number;
+  readonly consumers: number;
+  readonly config: Record<string, unknown>;
+};
 
 /** A stream's state, or `undefined` if there is none. */
 export async function streamFacts(nc: NatsConnection, stream: string): Promise<StreamFacts | undefined> {

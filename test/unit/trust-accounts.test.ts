@@ -1,0 +1,99 @@
+/** The JWTs of an operator and of a space's three accounts, decoded (H60). */
+import { type Account, type Activation, type Operator, decode } from "@nats-io/jwt";
+import { describe, expect, test } from "vitest";
+import { storeExports } from "../../shared/grants/exports.ts";
+import { operatorJwt, spaceAccounts, systemJwt } from "../../shared/trust/accounts.ts";
+import { newKey } from "../../shared/trust/keys.ts";
+
+const operator = newKey("operator");
+const keys = {
+  front: newKey("account"),
+  store: newKey("account"),
+  auth: newKey("account"),
+  frontSigner: newKey("account"),
+  storeSigner: newKey("account"),
+};
+const revoked = { [newKey("user").publicKey]: 1_700_000_000 };
+const subjects = storeExports("main").map(({ subject }) => subject);
+
+const made = async () => {
+  const { front, store, auth } = await spaceAccounts(operator, "main", keys, {
+    diskBytes: 1000,
+    connections: 50,
+    revoked,
+  });
+  return { front: decode<Account>(front), store: decode<Account>(store), auth: decode<Account>(auth) };
+};
+
+describe("W2.01 the three accounts of a space", () => {
+  test("each is signed by the operator and stands for its own key", async () => {
+    const accounts = await made();
+    for (const name of ["front", "store", "auth"] as const) {
+      expect(accounts[name].sub).toBe(keys[name].publicKey);
+      expect(accounts[name].iss).toBe(operator.publicKey);
+      expect(accounts[name].name).toBe(`main.${name}`);
+    }
+  });
+
+  test("W9.19 the store exports exactly the list: private, and answered once", async () => {
+    const { store } = await made();
+    expect(store.nats.exports?.map(({ subject }) => subject).toSorted()).toEqual(subjects.toSorted());
+    for (const one of store.nats.exports ?? []) {
+      expect(one).toMatchObject({ type: "service", token_req: true, response_type: "Singleton" });
+    }
+    expect(store.nats.imports ?? []).toEqual([]);
+  });
+
+  test("W9.19 the front imports the same subjects from that store, each under its own activation", async () => {
+    const { front } = await made();
+    expect(front.nats.exports ?? []).toEqual([]);
+    expect(front.nats.imports?.map(({ subject }) => subject).toSorted()).toEqual(subjects.toSorted());
+    for (const one of front.nats.imports ?? []) {
+      expect(one).toMatchObject({ type: "service", account: keys.store.publicKey, local_subject: one.subject });
+      const activation = decode<Activation>(one.token ?? "");
+      expect(activation.sub).toBe(keys.front.publicKey);
+      expect(activation.iss).toBe(keys.storeSigner.publicKey);
+      expect(activation.nats).toMatchObject({
+        subject: one.subject,
+        kind: "service",
+        issuer_account: keys.store.publicKey,
+      });
+    }
+  });
+
+  test("only the store has JetStream", async () => {
+    const { front, store, auth } = await made();
+    const none = { mem_storage: 0, disk_storage: 0, streams: 0, consumer: 0 };
+    expect(front.nats.limits).toMatchObject(none);
+    expect(auth.nats.limits).toMatchObject(none);
+    expect(store.nats.limits).toMatchObject({ mem_storage: 0, disk_storage: 1000, streams: -1, consumer: -1 });
+  });
+
+  test("the number of connections is bounded, and no leaf node may come", async () => {
+    for (const account of Object.values(await made())) {
+      expect(account.nats.limits).toMatchObject({ conn: 50, leaf: 0 });
+    }
+  });
+
+  test("who was revoked stays refused, in front and in store", async () => {
+    const { front, store } = await made();
+    expect(front.nats.revocations).toEqual(revoked);
+    expect(store.nats.revocations).toEqual(revoked);
+  });
+
+  test("users are signed by signing keys that the identity keys name", async () => {
+    const { front, store, auth } = await made();
+    expect(front.nats.signing_keys).toEqual([keys.frontSigner.publicKey]);
+    expect(store.nats.signing_keys).toEqual([keys.storeSigner.publicKey]);
+    expect(auth.nats.signing_keys ?? []).toEqual([]);
+  });
+});
+
+test("the operator names the system account, and that one has neither JetStream nor exports", async () => {
+  const system = newKey("account");
+  const signer = newKey("account");
+  expect(decode<Operator>(await operatorJwt(operator, system.publicKey)).nats.system_account).toBe(system.publicKey);
+  const claims = decode<Account>(await systemJwt(operator, system, signer));
+  expect([claims.sub, claims.iss]).toEqual([system.publicKey, operator.publicKey]);
+  expect(claims.nats).toMatchObject({ signing_keys: [signer.publicKey], limits: { disk_storage: 0, mem_storage: 0 } });
+});
