@@ -2,8 +2,8 @@
  * What a command prints: text for a person, or with `--json` one object a line, each with a `kind`.
  *
  * Invariants
- * 1. With `--json` nothing but such objects reaches standard output, errors included, and hints for
- *    a person are left out.
+ * 1. With `--json` nothing but such objects is printed: results and the error that ends the command
+ *    on standard output, what happens beside them on standard error; hints for a person are left out.
  * 2. Colour only on a terminal, never under `NO_COLOR`.
  * 3. A reader that went away (`| head`) ends the program quietly.
  */
@@ -20,6 +20,8 @@ export type Output = {
   readonly item: (item: Item, ...lines: readonly string[]) => void;
   /** For a person only, on standard error. */
   readonly note: (...lines: readonly string[]) => void;
+  /** What happens beside the result, on standard error: the object under `--json`, else the text. */
+  readonly notice: (item: Item, text: string) => void;
   readonly error: (error: CotalError) => void;
   readonly style: (style: Style, text: string) => string;
 };
@@ -38,6 +40,9 @@ export function createOutput(json: boolean): Output {
     note: (...lines) => {
       if (json) return;
       for (const line of lines) process.stderr.write(`${line}\n`);
+    },
+    notice: (item, text) => {
+      process.stderr.write(`${json ? JSON.stringify(item) : style("yellow", text, process.stderr)}\n`);
     },
     error: (error) => {
       const { code, message, next = "run cotal doctor to see what is wrong" } = error;

@@ -131,7 +131,5 @@ function show(out: Output, event: PlaneEvent): void {
 }
 
 function announce(out: Output, event: PlaneEvent, text: string): void {
-  if (out.json) out.item({ ...event });
-  else out.note(out.style("yellow", text));
+  out.notice({ ...event }, text);
 }
-

@@ -34,7 +34,9 @@ export type DurableOptions = {
   readonly events: Events;
   readonly isUp: () => boolean;
   readonly deliver: (item: InboxItem) => void;
-  readonly onState: (state: PullState) => void;
+  readonly onState: (state: PullState, before: PullState) => void;
+  /** See `PullOptions`. */
+  readonly cancels: boolean;
   readonly now: () => number;
 };
 
@@ -113,6 +115,7 @@ export function createDurableReader(options: DurableOptions): DurableReader {
     isUp: options.isUp,
     onMessage: receive,
     onState: options.onState,
+    cancels: options.cancels,
     onLost: (count) => events.count("pullsLost", count),
     now: options.now,
   });

@@ -28,8 +28,13 @@ export type PullOptions = {
   /** How many more messages may be taken now. */
   readonly room: () => number;
   readonly isUp: () => boolean;
+  /**
+   * Whether the broker sees that nobody listens any more. Behind an import it doesn't, and a pull
+   * that is left behind swallows a message for a whole ack wait.
+   */
+  readonly cancels: boolean;
   readonly onMessage: (message: Msg) => void;
-  readonly onState: (state: PullState) => void;
+  readonly onState: (state: PullState, before: PullState) => void;
   readonly onLost: (count: number) => void;
   /** Monotonic milliseconds. */
   readonly now: () => number;
@@ -75,8 +80,9 @@ export function createPullLoop(options: PullOptions): PullLoop {
 
   const become = (next: PullState): void => {
     if (state === next) return;
+    const before = state;
     state = next;
-    options.onState(next);
+    options.onState(next, before);
   };
   const answered = (): void => {
     refusedSince = undefined;
@@ -169,7 +175,7 @@ export function createPullLoop(options: PullOptions): PullLoop {
     state: () => state,
     stop: async () => {
       stopping = true;
-      if (!options.isUp()) out.clear();
+      if (options.cancels || !options.isUp()) out.clear();
       if (out.size > 0) {
         await new Promise<void>((resolve) => {
           stopped = resolve;

@@ -143,11 +143,11 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
   const durables = new Map<Rail, DurableReader>();
   const watches = new Set<OwnedWatch>();
 
-  const stateOf = (rail: Rail, durable: string) => (state: PullState) => {
+  const stateOf = (rail: Rail, durable: string) => (state: PullState, before: PullState) => {
     if (state === "missing") {
       events.tell({ type: "durable-missing", rail, durable });
       mailbox.fail(missing(durable));
-    } else {
+    } else if (before === "missing") {
       events.tell({ type: "durable-back", rail, durable });
       mailbox.recover();
     }
@@ -171,6 +171,7 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
       ackWaitMs: limits.ackWaitMs,
       deliver: (item) => mailbox.push(Lane.Durable, item),
       onState: stateOf(rail, durable),
+      cancels: identity.mode === "open",
       now: clock,
     });
     durables.set(rail, reader);

@@ -1,0 +1,47 @@
+/**
+ * Shows deliveries as they come, for `tail` and `join`: until a count, a time, or Ctrl-C.
+ *
+ * Invariant: a delivery is acknowledged once it is printed, and not before; one that could not be
+ * printed comes again.
+ */
+import type { Session } from "../shared/client/session-types.ts";
+import { Exit } from "./exit.ts";
+import { printMessage } from "./messages.ts";
+import type { Output } from "./output.ts";
+import { stopSignals } from "../launcher/stop-signals.ts";
+
+export type ListenFor = {
+  readonly count?: number | undefined;
+  readonly timeoutMs?: number | undefined;
+  readonly dm: boolean;
+  readonly role: boolean;
+};
+
+/** Exit 4 when the time was up before the count. */
+export async function listen(session: Session, out: Output, options: ListenFor): Promise<Exit> {
+  const { count, timeoutMs, dm, role } = options;
+  const signals = stopSignals();
+  const leave = (): never => process.exit(Exit.Refused);
+  signals.atOnce.addEventListener("abort", leave);
+  const stop = timeoutMs === undefined ? signals.stop : AbortSignal.any([signals.stop, AbortSignal.timeout(timeoutMs)]);
+  const stopped = new Promise<undefined>((resolve) => {
+    if (stop.aborted) resolve(undefined);
+    stop.addEventListener("abort", () => resolve(undefined), { once: true });
+  });
+  const inbox = session.inbox({ dm, role });
+  let shown = 0;
+  try {
+    while (count === undefined || shown < count) {
+      const next = await Promise.race([inbox.next(), stopped]);
+      if (next === undefined || next.done === true) break;
+      printMessage(out, next.value);
+      next.value.ack();
+      shown += 1;
+    }
+  } finally {
+    await inbox.return?.();
+    signals.off();
+  }
+  if (count === undefined || shown >= count) return Exit.Done;
+  return signals.stop.aborted ? Exit.Refused : Exit.TimedOut;
+}

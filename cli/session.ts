@@ -1,0 +1,114 @@
+/**
+ * A session of the SDK for one command: opened, used, and drained whatever happens.
+ *
+ * Invariants
+ * 1. The first connection is tried a few times and then given up as `unavailable`; a command that
+ *    stays (tail, join) reconnects without end afterwards.
+ * 2. What the session tells and a person should know goes to standard error, once each.
+ */
+import { connect } from "../shared/client/session.ts";
+import type { SessionEvent } from "../shared/client/events.ts";
+import type { Session } from "../shared/client/session-types.ts";
+import type { Credentials } from "../shared/client/identity.ts";
+import { CotalError, ErrorCode, Outcome, toCotalError } from "../shared/protocol/base/errors.ts";
+import { reached } from "./operator.ts";
+import type { Output } from "./output.ts";
+import type { Target } from "./target.ts";
+import { oneLine } from "./text.ts";
+
+export type SessionUse = {
+  readonly target: Target;
+  readonly credentials: Credentials;
+  readonly out: Output;
+  /** Shows up in the roster, and stays connected until told otherwise. */
+  readonly stays: boolean;
+  readonly role?: string;
+};
+
+/** Failed dials after which the broker counts as away. */
+const FIRST_DIALS = 3;
+
+/** Opens a session, runs, drains. */
+export async function withSession<T>(use: SessionUse, run: (session: Session) => Promise<T>): Promise<T> {
+  const session = await open(use);
+  try {
+    return await run(session);
+  } finally {
+    await session.drain();
+  }
+}
+
+async function open({ target, credentials, out, stays, role }: SessionUse): Promise<Session> {
+  const giveUp = new AbortController();
+  const notices = createNotices(out);
+  let isOpen = false;
+  let last: CotalError | undefined;
+  const onEvent = (event: SessionEvent): void => {
+    if (isOpen) return notices(event);
+    if (event.type !== "retrying") return;
+    last = event.error ?? last;
+    if (event.failures >= FIRST_DIALS) giveUp.abort();
+  };
+  const session = await reached(async () => {
+    try {
+      return await connect({
+        servers: [target.server],
+        space: target.space,
+        credentials,
+        presence: stays,
+        signal: giveUp.signal,
+        onEvent,
+        ...(target.server.startsWith("tls:") ? { tls: {} } : {}),
+        ...(role === undefined ? {} : { role }),
+      });
+    } catch (thrown) {
+      if (giveUp.signal.aborted && last !== undefined) throw last;
+      throw thrown;
+    }
+  });
+  isOpen = true;
+  return session;
+}
+
+/** Events as notices; what repeats with every heartbeat or message is said when it changes. */
+function createNotices(out: Output): (event: SessionEvent) => void {
+  let isUp = true;
+  const said = new Set<string>();
+  const say = (event: SessionEvent, text: string): void => {
+    if (said.has(text)) return;
+    said.add(text);
+    out.notice({ kind: "notice", about: event.type, message: text }, oneLine(text));
+  };
+  return (event) => {
+    switch (event.type) {
+      case "down":
+        isUp = false;
+        return out.notice({ kind: "notice", about: "down" }, "the broker is away; it is tried again");
+      case "up":
+        if (!isUp) out.notice({ kind: "notice", about: "up" }, "the broker is back");
+        isUp = true;
+        return undefined;
+      case "refused":
+        return say(event, `${event.channel === undefined ? "" : `#${event.channel}: `}${event.error.message}`);
+      case "shortfall":
+        return say(event, event.message);
+      case "rejected":
+        return say(event, `a message that breaks the contract was left out (${event.reason}: ${event.detail})`);
+      case "dropped":
+        return say(event, "channel messages came faster than they could be shown; the oldest were left out");
+      case "durable-missing":
+        return say(event, `the inbox ${event.durable} does not answer; run cotal doctor`);
+      case "replay-failed":
+        return say(event, `earlier messages of #${event.channel} can't be read now: ${event.error.message}`);
+      default:
+        return undefined;
+    }
+  };
+}
+
+/** The reason a session ended by itself, as something to throw. */
+export async function endOf(session: Session): Promise<never> {
+  const error = await session.closed;
+  if (error !== undefined) throw toCotalError(error);
+  throw new CotalError(ErrorCode.Unavailable, "the session was closed", { outcome: Outcome.Unknown });
+}
