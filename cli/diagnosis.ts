@@ -11,7 +11,7 @@ import { z } from "zod";
 import { REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD } from "../shared/grants/gates.ts";
 import { ProvisionerCommand } from "../shared/grants/commands.ts";
 import { assertFloor } from "../shared/broker/floor.ts";
-import { CotalError, toCotalError } from "../shared/protocol/base/errors.ts";
+import { CotalError, ErrorCode, toCotalError } from "../shared/protocol/base/errors.ts";
 import { CheckAnswer, type Finding } from "../shared/protocol/endpoint/provisioner-shapes.ts";
 import { readCredsFile } from "../shared/trust/creds.ts";
 import { trustPaths } from "../shared/trust/folder.ts";
@@ -48,8 +48,9 @@ async function look({ name, look: run }: Part, target: Target): Promise<readonly
 }
 
 function asFinding(check: string, thrown: unknown): Finding {
-  const { message, next } = toCotalError(thrown);
-  return { check, level: "error", message, next: next ?? "look at the daemon's log in the state folder" };
+  const { code, message, next } = toCotalError(thrown);
+  const away = code === ErrorCode.Unavailable ? "start the space with cotal up, or check the address" : undefined;
+  return { check, level: "error", message, next: away ?? next ?? "look at the daemon's log in the state folder" };
 }
 
 /** A broker that is away is found by several parts in the same words: it is said once. */

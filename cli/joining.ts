@@ -3,7 +3,6 @@ import type { Session } from "../shared/client/session-types.ts";
 import type { Output } from "./output.ts";
 
 export async function joinAll(session: Session, out: Output, channels: readonly string[]): Promise<void> {
-  const told = new Set<string>();
   for (const channel of channels) {
     const joined = await session.join(channel);
     const { state, shortfall, frontier } = joined;
@@ -15,8 +14,7 @@ export async function joinAll(session: Session, out: Output, channels: readonly 
       ...(frontier === undefined ? {} : { frontier }),
       ...(shortfall === undefined ? {} : { shortfall }),
     };
-    const why = shortfall === undefined || told.has(shortfall) ? "" : `: ${shortfall}`;
-    if (shortfall !== undefined) told.add(shortfall);
-    out.notice(item, `#${joined.channel} ${state}${why}`);
+    // In words the session says it itself, once for all channels.
+    out.notice(item, `#${joined.channel} ${state}`);
   }
 }

@@ -10,7 +10,7 @@ import { connect } from "../shared/client/session.ts";
 import type { SessionEvent } from "../shared/client/events.ts";
 import type { Session } from "../shared/client/session-types.ts";
 import type { Credentials } from "../shared/client/identity.ts";
-import { CotalError, ErrorCode, Outcome, toCotalError } from "../shared/protocol/base/errors.ts";
+import { type CotalError } from "../shared/protocol/base/errors.ts";
 import { reached } from "./operator.ts";
 import type { Output } from "./output.ts";
 import type { Target } from "./target.ts";
@@ -40,7 +40,7 @@ export async function withSession<T>(use: SessionUse, run: (session: Session) =>
 
 async function open({ target, credentials, out, stays, role }: SessionUse): Promise<Session> {
   const giveUp = new AbortController();
-  const notices = createNotices(out);
+  const notices = createNotices(out, stays);
   let isOpen = false;
   let last: CotalError | undefined;
   const onEvent = (event: SessionEvent): void => {
@@ -71,7 +71,7 @@ async function open({ target, credentials, out, stays, role }: SessionUse): Prom
 }
 
 /** Events as notices; what repeats with every heartbeat or message is said when it changes. */
-function createNotices(out: Output): (event: SessionEvent) => void {
+function createNotices(out: Output, stays: boolean): (event: SessionEvent) => void {
   let isUp = true;
   const said = new Set<string>();
   const say = (event: SessionEvent, text: string): void => {
@@ -89,6 +89,8 @@ function createNotices(out: Output): (event: SessionEvent) => void {
         isUp = true;
         return undefined;
       case "refused":
+        // A command that does one thing ends with that refusal.
+        if (!stays) return undefined;
         return say(event, `${event.channel === undefined ? "" : `#${event.channel}: `}${event.error.message}`);
       case "shortfall":
         return say(event, event.message);
@@ -104,11 +106,4 @@ function createNotices(out: Output): (event: SessionEvent) => void {
         return undefined;
     }
   };
-}
-
-/** The reason a session ended by itself, as something to throw. */
-export async function endOf(session: Session): Promise<never> {
-  const error = await session.closed;
-  if (error !== undefined) throw toCotalError(error);
-  throw new CotalError(ErrorCode.Unavailable, "the session was closed", { outcome: Outcome.Unknown });
 }

@@ -92,7 +92,11 @@ async function runSpace({ context, space, loop, open, requests, seconds }: Run):
       const name = `connection:${space}.${connection}`;
       const check = checks.get(name) ?? context.health.check(name);
       checks.set(name, check);
-      showStatus(check, status);
+      if (status.type === "closed" && status.error === undefined) {
+        // Closed by us: a connection that was for one task is missed by nobody.
+        check.remove();
+        checks.delete(name);
+      } else showStatus(check, status);
       if (status.type === "refused") log.warn("the broker refused something", { space, connection, err: status.error });
       else if (status.type !== "slow") log.info("connection", { space, connection, status: status.type });
     },

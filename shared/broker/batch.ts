@@ -72,7 +72,6 @@ function batchHeaders(stream: string, id: string, sequence: number, message: Bat
   for (const [name, value] of Object.entries(message.headers ?? {})) sent.set(name, value);
   sent.set(Header.BatchId, id);
   sent.set(Header.BatchSequence, String(sequence));
-  // The broker takes this one on the first message of a batch only where it must; it costs nothing.
   sent.set(Header.ExpectedStream, stream);
   if (message.expectedSeq !== undefined) sent.set(Header.ExpectedLastSubjectSequence, String(message.expectedSeq));
   return sent;

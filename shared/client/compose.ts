@@ -71,7 +71,8 @@ export function createComposer(identity: Identity, random: RandomBytes, now: () 
       from,
       ...route,
       ...(mentions.length === 0 ? {} : { mentions }),
-      parts: typeof content === "string" ? [text(content)] : [...content],
+      // Checked below, whatever a caller in plain JavaScript hands over.
+      parts: typeof content === "string" ? [text(content)] : (content as Part[]),
       ...(options.replyTo === undefined ? {} : { replyTo: options.replyTo }),
       ...(options.contextId === undefined ? {} : { contextId: options.contextId }),
     };
@@ -99,6 +100,7 @@ export function createComposer(identity: Identity, random: RandomBytes, now: () 
 
 /** A channel to publish to: concrete, and not an attempt at the broker's own subjects (§3). */
 function publishChannel(given: string): string {
+  if (typeof given !== "string") throw badRequest("the channel is not a text", "name one, such as team.backend");
   if (isReservedSubject(given)) {
     throw badRequest(
       `applications never publish under ${RESERVED_PREFIXES.join(" ")}`,

@@ -47,6 +47,8 @@ export type DurableReader = {
   readonly state: () => PullState;
   /** Stops pulling; what still comes is given back. */
   readonly stopPulling: () => Promise<void>;
+  /** Gives back what is still in hand. */
+  readonly giveBack: () => void;
   readonly stop: () => void;
 };
 
@@ -88,12 +90,12 @@ export function createDurableReader(options: DurableOptions): DurableReader {
       return terminate(reply, RejectReason.MalformedSubject, "addressed to somebody else");
     }
     const key = seenKey(read.delivery);
-    if (holds.join(key, reply)) return events.count("duplicates");
+    if (holds.join(key, { subject: reply, info: ack })) return events.count("duplicates");
     if (key !== undefined && seen.has(key)) {
       events.count("duplicates");
       return publish(reply, AckBody.Ack);
     }
-    const hold = holds.take(key, reply, read.delivery.message.id);
+    const hold = holds.take(key, { subject: reply, info: ack }, read.delivery.message.id);
     // Pulled before the stop and delivered after it: nobody will handle it here.
     if (stopping) return hold.nak(0);
     events.received(rail);
@@ -130,6 +132,7 @@ export function createDurableReader(options: DurableOptions): DurableReader {
       stopping = true;
       return loop.stop();
     },
+    giveBack: holds.giveBack,
     stop: holds.stop,
   };
 }

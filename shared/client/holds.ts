@@ -7,7 +7,7 @@
  *    renewal; after that it is left alone, because another delivery of it may be under way (§8).
  * 3. A redelivery of what is in hand joins it: it is shown once and all its copies are settled.
  */
-import { AckBody, nakBody, parseAck } from "../protocol/base/broker-subjects.ts";
+import { AckBody, type AckInfo, nakBody } from "../protocol/base/broker-subjects.ts";
 
 export type Hold = {
   /** Stream sequence of the first copy. */
@@ -30,11 +30,16 @@ export type HoldsOptions = {
   readonly onLapsed: (label: string) => void;
 };
 
+/** A copy's ack subject, and what it says. */
+export type AckSubject = { readonly subject: string; readonly info: AckInfo };
+
 export type Holds = {
-  readonly take: (key: string | undefined, reply: string, label: string) => Hold;
+  readonly take: (key: string | undefined, receipt: AckSubject, label: string) => Hold;
   /** Adds a redelivered copy to the one in hand; false if there is none. */
-  readonly join: (key: string | undefined, reply: string) => boolean;
+  readonly join: (key: string | undefined, receipt: AckSubject) => boolean;
   readonly size: () => number;
+  /** Gives everything back at once: nobody will handle it here. */
+  readonly giveBack: () => void;
   /** Stops renewing. */
   readonly stop: () => void;
 };
@@ -86,18 +91,17 @@ export function createHolds(options: HoldsOptions): Holds {
   const timer = setInterval(renew, every / 2);
   timer.unref();
 
-  const add = (copy: Copy, reply: string): void => {
-    const ack = parseAck(reply);
-    const seq = ack?.streamSequence ?? 0;
-    copy.replies.set(seq, reply);
-    copy.deliveries = Math.max(copy.deliveries, ack?.deliveryCount ?? 1);
+  const add = (copy: Copy, { subject, info }: AckSubject): void => {
+    const seq = info.streamSequence;
+    copy.replies.set(seq, subject);
+    copy.deliveries = Math.max(copy.deliveries, info.deliveryCount);
     copy.renewedAt = options.now();
     copy.lapsed = false;
     bySeq.set(seq, copy);
   };
 
   return {
-    take: (key, reply, label) => {
+    take: (key, receipt, label) => {
       const copy: Copy = {
         key,
         label,
@@ -107,25 +111,27 @@ export function createHolds(options: HoldsOptions): Holds {
         lapsed: false,
         settled: false,
       };
-      add(copy, reply);
+      add(copy, receipt);
       copies.add(copy);
       if (key !== undefined) byKey.set(key, copy);
       return {
-        seq: parseAck(reply)?.streamSequence ?? 0,
+        seq: receipt.info.streamSequence,
         deliveries: () => copy.deliveries,
         ack: () => settle(copy, AckBody.Ack, true),
         nak: (delayMs) => settle(copy, nakBody(delayMs), false),
         settled: () => copy.settled,
       };
     },
-    join: (key, reply) => {
-      const seq = parseAck(reply)?.streamSequence;
-      const copy = (seq === undefined ? undefined : bySeq.get(seq)) ?? (key === undefined ? undefined : byKey.get(key));
+    join: (key, receipt) => {
+      const copy = bySeq.get(receipt.info.streamSequence) ?? (key === undefined ? undefined : byKey.get(key));
       if (copy === undefined) return false;
-      add(copy, reply);
+      add(copy, receipt);
       return true;
     },
     size: () => copies.size,
+    giveBack: () => {
+      for (const copy of copies) settle(copy, nakBody(0), false);
+    },
     stop: () => clearInterval(timer),
   };
 }

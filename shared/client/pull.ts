@@ -60,7 +60,7 @@ const TICK_MS = 250;
 export function createPullLoop(options: PullOptions): PullLoop {
   const { nc, now } = options;
   const subject = jsApi.next(options.stream, options.durable);
-  const body = JSON.stringify({ batch: 1, expires: options.expiresMs * 1_000_000 });
+  const body = new TextEncoder().encode(JSON.stringify({ batch: 1, expires: options.expiresMs * 1_000_000 }));
   /** Number of each pull that is out, and when its answer is overdue; oldest first. */
   const out = new Map<number, number>();
   let number = 0;

@@ -37,6 +37,8 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
     parts.readers.idle(HANDLING_MS),
     until(() => durables.every((durable) => durable.held() === 0), HANDLING_MS),
   ]);
+  // What a reader still has in hand can't be acknowledged any more: the next session gets it.
+  for (const durable of durables) durable.giveBack();
   await publisher.settled(RECEIPTS_MS);
   if (connection.isUp()) await presence.offline(OFFLINE_MS);
   parts.stopParts();

@@ -82,6 +82,10 @@ export async function activate(
   if (reservation.value.opId !== request.opId) throw conflict("the lifecycle UID is taken");
 
   const gate = await createOrRead(store, "auth", ledgerKey.gate(uid), GateRow, { state: "frozen", generation: 0, op });
+  if (gate.value.state !== "open" && gate.value.op.kind !== "activation") {
+    // A retry that comes after the end began must not reopen what another operation froze.
+    throw notCurrent(request.principal, `${gate.value.op.kind} ${gate.value.op.opId} holds its issuance gate`);
+  }
   if (gate.value.state === "retired") throw taken(request.principal);
   await moveHead(store, request, uid, gate);
   await prepare({ uid, inboxNonce });

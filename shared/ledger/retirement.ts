@@ -84,6 +84,7 @@ export async function completeRetirement(
   const gate = await readRow(store, "auth", gateKey, GateRow);
   if (
     head?.value.lifecycleUid !== uid ||
+    head.value.state === "active" ||
     gate === undefined ||
     gate.value.state === "open" ||
     gate.value.op.opId !== opId

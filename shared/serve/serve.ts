@@ -90,7 +90,7 @@ export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoi
   const take = (error: Error | null, message: Msg): void => {
     if (error !== null) return;
     const request = parseRequestSubject(message.subject);
-    if (request === undefined || hasProvenance(message.headers?.keys() ?? [])) {
+    if (request === undefined || isStoredCopy(message)) {
       options.onServed({ command: "", from: "", requestId: "", result: "dropped", milliseconds: 0 });
       return;
     }
@@ -109,6 +109,15 @@ export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoi
       await Promise.all(running);
     },
   };
+}
+
+/** A header block that nats.js can't read throws here: nothing is known of it, so it is refused too. */
+function isStoredCopy(message: Msg): boolean {
+  try {
+    return hasProvenance(message.headers?.keys() ?? []);
+  } catch {
+    return true;
+  }
 }
 
 async function answer(

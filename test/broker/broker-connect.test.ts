@@ -252,7 +252,7 @@ describe("a broker that must not be used", () => {
     return port;
   }
 
-  test.each(["2.11.9", "1.4.1", "2.9.0-beta.1", "", "nonsense"])(
+  test.each(["2.11.9", "1.4.1", "2.9.0-beta.1", "2.2.0"])(
     "PH.01: a server that says it is %j is refused at once, however patient the policy",
     async (version) => {
       const port = await oldServer(version);
@@ -345,7 +345,7 @@ describe("an end of our own", () => {
     receiver.nc.subscribe("drained", { callback: (_, message) => void got.push(message.string()) });
     await receiver.nc.flush();
     const { link, types } = await open({ servers: [server.url] });
-    const sub = link.nc.subscribe("x");
+    const sub = link.nc.subscribe("x", { callback: () => undefined });
     for (let n = 0; n < 100; n += 1) link.nc.publish("drained", `${n}`);
     await link.drain();
     expect(await link.closed).toBeUndefined();

@@ -1,5 +1,5 @@
 /** Lease rows (H53) on a real broker, with a clock of the test's. */
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { type Connection, openConnection } from "../../shared/broker/connect.ts";
 import { ensureStreams } from "../../shared/broker/ensure.ts";
 import { type Hold, LEASE_TTL_MS, type TakeResult, readLease, takeLease } from "../../shared/broker/lease.ts";
@@ -11,6 +11,13 @@ import { failure } from "../support/refusal.ts";
 
 let broker: TestBroker;
 let link: Connection;
+
+/** A broker of one test's own: it ends with the test, however that ends. */
+async function ownBroker(...args: Parameters<typeof startBroker>): Promise<TestBroker> {
+  const started = await startBroker(...args);
+  onTestFinished(() => started.stop());
+  return started;
+}
 
 beforeAll(async () => {
   broker = await startBroker();
@@ -134,7 +141,7 @@ describe("leases", () => {
   });
 
   test("a broker that can't be asked ends no hold, and the holder goes on when it is back", async () => {
-    const own = await startBroker();
+    const own = await ownBroker();
     const away = await open(own);
     await ensureStreams(away.nc, spaceStreams("s", { replicas: 1 }));
     const hold = held(await takeLease(away.nc, place("away"), A));
@@ -146,6 +153,5 @@ describe("leases", () => {
     await away.up(20_000);
     await expect.poll(() => hold.renew().catch(() => "not yet"), { timeout: 15_000 }).toBe(true);
     await away.close();
-    await own.stop();
   });
 });

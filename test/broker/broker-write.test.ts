@@ -1,6 +1,6 @@
 /** The one door of durable writes, atomic batches, and crash loops, on a real broker. */
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { type BatchMessage, publishBatch } from "../../shared/broker/batch.ts";
 import { type Connection, openConnection } from "../../shared/broker/connect.ts";
 import { ensureStreams, streamState } from "../../shared/broker/ensure.ts";
@@ -14,6 +14,13 @@ import { failure } from "../support/refusal.ts";
 
 let broker: TestBroker;
 let link: Connection;
+
+/** A broker of one test's own: it ends with the test, however that ends. */
+async function ownBroker(...args: Parameters<typeof startBroker>): Promise<TestBroker> {
+  const started = await startBroker(...args);
+  onTestFinished(() => started.stop());
+  return started;
+}
 
 beforeAll(async () => {
   broker = await startBroker();
@@ -132,8 +139,32 @@ describe("create and compare-and-set", () => {
 });
 
 describe("silence and full stores", () => {
+  test("a broker killed in the middle of writes loses nothing that it acknowledged", async () => {
+    const own = await ownBroker();
+    const busy = await open(own);
+    await ensureStreams(busy.nc, spaceStreams("s", { replicas: 1 }));
+    const writer = createWriter({ nc: busy.nc });
+    const acked: number[] = [];
+    const writes = Array.from({ length: 2000 }, async (_, n) => {
+      const { seq } = await writer.append("DM_s", "cotal.s.inst.a.b.c.d", bytes(`${n}`), { timeoutMs: 3000 });
+      acked.push(seq);
+      if (acked.length === 500) await own.kill();
+    });
+    const ends = await Promise.allSettled(writes);
+    expect(acked.length).toBeGreaterThanOrEqual(500);
+    expect(ends.length).toBe(2000);
+    await own.restart();
+    await busy.up(20_000);
+    const stored = async (): Promise<number> =>
+      (await streamState(busy.nc, "DM_s").catch(() => ({ lastSeq: -1 }))).lastSeq;
+    await expect.poll(stored, { timeout: 20_000 }).toBeGreaterThanOrEqual(Math.max(...acked));
+    const last = await leaderGet(busy.nc, "DM_s", Math.max(...acked));
+    expect(last?.subject).toBe("cotal.s.inst.a.b.c.d");
+    await busy.close();
+  });
+
   test("a frozen broker: unavailable with outcome unknown, and the write may have happened", async () => {
-    const own = await startBroker();
+    const own = await ownBroker();
     const frozen = await open(own);
     await ensureStreams(frozen.nc, spaceStreams("s", { replicas: 1 }));
     own.freeze();
@@ -146,11 +177,10 @@ describe("silence and full stores", () => {
     own.thaw();
     await expect.poll(async () => (await leaderLast(frozen.nc, ACL, row("silent")))?.seq, { timeout: 10_000 }).toBe(1);
     await frozen.close();
-    await own.stop();
   });
 
   test("W8.04: a full store refuses a new message loudly, and keeps what it has", async () => {
-    const full = await startBroker({
+    const full = await ownBroker({
       config: (port, folder) =>
         `listen: "127.0.0.1:${port}"\njetstream { store_dir: "${folder}/store", max_file_store: 1000000 }`,
     });
@@ -167,7 +197,6 @@ describe("silence and full stores", () => {
     expect(sent).toBeGreaterThan(5);
     expect(await streamState(tiny.nc, "DM_s")).toMatchObject({ firstSeq: 1, messages: sent });
     await tiny.close();
-    await full.stop();
   });
 });
 

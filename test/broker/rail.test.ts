@@ -1,5 +1,6 @@
 /** The first rail (§13.2, §13.3): what a server refuses, in which order, and what a caller learns. */
 import { randomBytes } from "node:crypto";
+import { connect as connectSocket } from "node:net";
 import { type NatsConnection, headers } from "@nats-io/transport-node";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
@@ -132,6 +133,19 @@ async function raw(
   }
 }
 
+/** Bytes of the protocol itself, past every client library. */
+async function rawPublish(port: number, line: string): Promise<void> {
+  const socket = connectSocket(port, "127.0.0.1");
+  socket.write(`CONNECT {"headers":true,"verbose":false,"protocol":1}\r\n${line}PING\r\n`);
+  await new Promise<void>((resolve, reject) => {
+    socket.on("data", (chunk: Buffer) => {
+      if (chunk.toString().includes("PONG")) resolve();
+    });
+    socket.once("error", reject);
+  });
+  socket.destroy();
+}
+
 async function all<T>(source: AsyncIterable<T>): Promise<T[]> {
   const items: T[] = [];
   for await (const item of source) items.push(item);
@@ -190,6 +204,15 @@ describe("what a server answers", () => {
       expect(served).toEqual([expect.objectContaining({ result: "dropped" })]);
     },
   );
+
+  test("a header block that nobody can read is dropped, and the next request works", async () => {
+    const nonce = drawNonce(randomBytes);
+    const subject = rails.one("clerk", "echo", me, nonce);
+    const block = "NATS/1.0\r\nbad name: x\r\n\r\n";
+    await rawPublish(broker.port, `HPUB ${subject} ${block.length} ${block.length + 2}\r\n${block}{}\r\n`);
+    await expect.poll(() => served).toEqual([expect.objectContaining({ result: "dropped" })]);
+    expect(await raw({})).toMatchObject({ ok: true });
+  });
 
   test("a reply goes where the subject says, whatever the message asks for", async () => {
     const nonce = drawNonce(randomBytes);

@@ -172,14 +172,24 @@ describe("PH.02 the streams of supplement H, as data", () => {
     expect(loose).toEqual(["DLV_team", "EPT_team"]);
   });
 
-  test("PH.02: protected rows and facts can be neither purged nor deleted", () => {
+  test("PH.03 PH.05: protected rows and facts leave at a horizon only: no eviction, TTL, rollup, purge or delete", () => {
     const kept = [
       "EPC_team",
       "EPF_team",
       ...["issued", "accepted", "admission", "records"].map((b) => `KV_cotal_${b}_team`),
     ];
-    for (const name of kept) expect(named(name)).toMatchObject({ deny_delete: true, deny_purge: true, discard: "new" });
-    expect(named("KV_cotal_auth_team")).toMatchObject({ deny_purge: true, max_age: 0, discard: "new" });
+    const never = {
+      max_age: 0,
+      max_msgs: -1,
+      max_bytes: -1,
+      discard: "new",
+      allow_msg_ttl: false,
+      allow_rollup_hdrs: false,
+      deny_purge: true,
+    };
+    for (const name of kept) expect(named(name)).toMatchObject({ ...never, deny_delete: true });
+    // H24: families of this bucket that may be pruned leave by a delete of their own sequence.
+    expect(named("KV_cotal_auth_team")).toMatchObject({ ...never, deny_delete: false });
   });
 
   test("W8.02: the history limits, and no field of a protected stream but its age, are the operator's", () => {

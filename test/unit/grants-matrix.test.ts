@@ -10,6 +10,7 @@ import { MEMBER_READS, OPERATOR_COMMANDS, ProvisionerCommand } from "../../share
 import { type BuiltProfile, Life, PROFILES, profileRows } from "../../shared/grants/matrix.ts";
 import { permissionsOf } from "../../shared/grants/permissions.ts";
 import { Account, type Row } from "../../shared/grants/row.ts";
+import { overlap } from "../../shared/protocol/base/channels.ts";
 import { RESERVED_COMMANDS } from "../../shared/protocol/endpoint/grammar.ts";
 import { type MintRequest, mintUser } from "../../shared/trust/jwt.ts";
 import { newKey } from "../../shared/trust/keys.ts";
@@ -433,6 +434,21 @@ describe("W9.09 W9.10 a profile that nothing needs yet mints nothing (H56)", () 
   test("transfers and the DM reader are among them", () => {
     const names = unbuilt.map(([name]) => name);
     expect(names).toEqual(expect.arrayContaining(["transfer-writer", "transfer-reader", "dm-reader", "delivery"]));
+  });
+});
+
+describe("A.04 W2.01 two spaces", () => {
+  test("no row of one space overlaps a row of another that carries a space's name", () => {
+    fc.assert(
+      fc.property(agents, spaces, (scope, space) => {
+        fc.pre(space !== scope.space);
+        const named = (rows: readonly Row[]) =>
+          rows.map(({ subject }) => subject).filter((subject) => !subject.startsWith("_INBOX"));
+        const ours = named(profileRows("agent", scope));
+        const theirs = named(profileRows("agent", { ...scope, space }));
+        expect(ours.filter((subject) => theirs.some((other) => overlap(subject, other)))).toEqual([]);
+      }),
+    );
   });
 });
 

@@ -1,0 +1,67 @@
+/** Reads all chat, its history, presence and the registry; publishes nothing but its reads (§9). */
+import {
+  type Expected,
+  NONCE,
+  type Who,
+  callerDeny,
+  callerMust,
+  calls,
+  caller,
+  dash,
+  dot,
+  pub,
+  sub,
+  untrustedMustNot,
+} from "./kit.ts";
+
+export function observer(who: Who): Expected[] {
+  const { space: s } = who;
+  return [
+    {
+      account: "front",
+      must: [
+        ...callerMust(who),
+        ...sub(`cotal.${s}.chat.>`, `$KV.cotal_presence_${s}.>`),
+        ...calls(who, "space", "channels", "roster", "frontier", "history"),
+      ],
+      deny: callerDeny(who),
+      mustNot: [
+        ...untrustedMustNot(who),
+        ...sub(
+          `cotal.${s}.inst.>`,
+          `cotal.${s}.inst.${dot(who)}.>`,
+          `cotal.${s}.svc.>`,
+          `cotal.${s}.live.>`,
+          `cotal.${s}.*.*.*.general`,
+        ),
+        ...publishesNothing(who),
+        ...pub(`cotal.${s}.ep.one.provisioner.dm-history.${caller(who)}.${NONCE}`),
+      ],
+    },
+  ];
+}
+
+/** Of who only reads: not even a word of its own, nor a durable. */
+export function publishesNothing(who: Who): ReturnType<typeof pub> {
+  const { space: s } = who;
+  const me = dot(who);
+  return [
+    ...pub(
+      `cotal.${s}.chat.${me}.general`,
+      `cotal.${s}.inst.${dot(who.stranger)}.${me}`,
+      `cotal.${s}.svc.reviewer.${me}`,
+    ),
+    ...pub(`$KV.cotal_presence_${s}.${me}`, `cotal.${s}.take.reviewer.${me}`, `cotal.${s}.live.delivery.${me}`),
+    ...pub(`$JS.API.CONSUMER.MSG.NEXT.DM_${s}.dm_${dash(who)}`, `$JS.API.CONSUMER.MSG.NEXT.DLV_${s}.dlv_${dash(who)}`),
+    ...[
+      "mint",
+      "deprovision",
+      "deprovision-complete",
+      "channel-set",
+      "limits-set",
+      "limits-show",
+      "check",
+      "describe",
+    ].flatMap((command) => pub(`cotal.${s}.ep.one.auth.${command}.${caller(who)}.${NONCE}`)),
+  ];
+}

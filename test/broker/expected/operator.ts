@@ -1,0 +1,37 @@
+/** Runs the space: mint, deprovision, limits, channels, check. Reads no message (supplement F). */
+import {
+  type Expected,
+  NONCE,
+  type Who,
+  callerDeny,
+  callerMust,
+  calls,
+  caller,
+  pub,
+  sub,
+  untrustedMustNot,
+} from "./kit.ts";
+import { publishesNothing } from "./observer.ts";
+
+export function operator(who: Who): Expected[] {
+  const { space: s } = who;
+  return [
+    {
+      account: "front",
+      must: [
+        ...callerMust(who),
+        ...calls(who, "space", "channels", "roster", "mint", "deprovision", "deprovision-complete"),
+        ...calls(who, "channel-set", "limits-show", "limits-set", "check"),
+      ],
+      deny: callerDeny(who),
+      mustNot: [
+        ...untrustedMustNot(who),
+        ...publishesNothing(who),
+        ...sub(`cotal.${s}.chat.>`, `cotal.${s}.inst.>`, `cotal.${s}.svc.>`, `$KV.cotal_presence_${s}.>`),
+        ...["history", "dm-history", "frontier"].flatMap((command) =>
+          pub(`cotal.${s}.ep.one.provisioner.${command}.${caller(who)}.${NONCE}`),
+        ),
+      ],
+    },
+  ];
+}

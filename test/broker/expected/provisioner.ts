@@ -1,0 +1,139 @@
+/**
+ * Sets a space up, mints, keeps limits and settings, serves the first mediated reads. It never deletes
+ * or purges a stream, never writes a ledger row, and speaks to clients by derived replies only.
+ */
+import { type Expected, type Line, NONCE, type Who, allStreams, caller, dash, dot, pub, sub } from "./kit.ts";
+
+const COMMANDS = [
+  "space",
+  "channels",
+  "roster",
+  "frontier",
+  "history",
+  "dm-history",
+  "mint",
+  "deprovision",
+  "deprovision-complete",
+  "channel-set",
+  "limits-show",
+  "limits-set",
+  "check",
+  "describe",
+];
+
+export function provisioner(who: Who): Expected[] {
+  return [inFront(who), inStore(who)];
+}
+
+function inFront(who: Who): Expected {
+  const { space: s, stranger } = who;
+  const served = COMMANDS.flatMap((command): Line[] => [
+    { op: "sub", subject: `cotal.${s}.ep.one.provisioner.${command}.>`, queue: "provisioner" },
+    ...sub(`cotal.${s}.ep.inst.provisioner.${who.uid}.${command}.>`),
+  ]);
+  return {
+    account: "front",
+    must: [
+      ...sub(`_INBOX_${who.connId}.>`),
+      ...served,
+      ...pub(`cotal.${s}.ep.reply.provisioner.${who.uid}.${who.epoch}.*.*.*.*`),
+    ],
+    deny: [],
+    mustNot: [
+      ...sub(
+        ">",
+        "cotal.>",
+        `cotal.${s}.>`,
+        `cotal.${s}.chat.>`,
+        `cotal.${s}.inst.>`,
+        `cotal.${s}.ep.>`,
+        "$SYS.>",
+        "_INBOX.>",
+        `_INBOX_${stranger.connId}.>`,
+      ),
+      // The class rail is served through the queue only, and command by command.
+      ...sub(
+        `cotal.${s}.ep.one.provisioner.mint.>`,
+        `cotal.${s}.ep.one.provisioner.>`,
+        `cotal.${s}.ep.inst.provisioner.${who.uid}.>`,
+      ),
+      { op: "sub", subject: `cotal.${s}.ep.one.provisioner.mint.>`, queue: "other" },
+      { op: "sub", subject: `cotal.${s}.ep.one.provisioner.>`, queue: "provisioner" },
+      { op: "sub", subject: `cotal.${s}.ep.one.auth.mint.>`, queue: "provisioner" },
+      ...sub(`cotal.${s}.ep.inst.provisioner.${stranger.uid}.mint.>`),
+      // Replies: own endpoint, own instance, own epoch.
+      ...pub(
+        `cotal.${s}.ep.reply.auth.${who.uid}.${who.epoch}.${caller(stranger)}.${NONCE}`,
+        `cotal.${s}.ep.reply.provisioner.${stranger.uid}.${who.epoch}.${caller(stranger)}.${NONCE}`,
+        `cotal.${s}.ep.reply.provisioner.${who.uid}.${who.epoch + 1}.${caller(stranger)}.${NONCE}`,
+        `cotal.${s}.ep.reply.provisioner.${who.uid}.${who.epoch}.${caller(stranger)}.${NONCE}.x`,
+        `cotal.${s}.ep.one.provisioner.mint.${caller(who)}.${NONCE}`,
+      ),
+      // It says nothing in anybody's name, not even its own.
+      ...pub(
+        `cotal.${s}.chat.${dot(who)}.general`,
+        `cotal.${s}.inst.${dot(stranger)}.${dot(who)}`,
+        `_INBOX_${stranger.connId}.x`,
+      ),
+      ...pub(
+        `$JS.API.CONSUMER.MSG.NEXT.DM_${s}.dm_${dash(stranger)}`,
+        `$KV.cotal_presence_${s}.${dot(who)}`,
+        `$KV.cotal_acl_${s}.x`,
+      ),
+    ],
+  };
+}
+
+function inStore(who: Who): Expected {
+  const { space: s, elsewhere } = who;
+  const streams = allStreams(s);
+  const bucket = (name: string): string => `KV_cotal_${name}_${s}`;
+  const read = ["presence", "channels", "acl", "leases"].map(bucket);
+  return {
+    account: "store",
+    must: [
+      ...sub(`_INBOX_${who.connId}.>`),
+      ...pub("$JS.API.INFO"),
+      ...pub(...streams.flatMap((stream) => [`$JS.API.STREAM.CREATE.${stream}`, `$JS.API.STREAM.INFO.${stream}`])),
+      ...pub(...["CHAT", "DM", "DLV"].map((name) => `$JS.API.STREAM.UPDATE.${name}_${s}`)),
+      ...["DM", "DLV", "TASK"].flatMap((name) =>
+        pub(`$JS.API.CONSUMER.CREATE.${name}_${s}.*.>`, `$JS.API.CONSUMER.INFO.${name}_${s}.*`),
+      ),
+      ...pub(`$JS.API.STREAM.MSG.GET.CHAT_${s}`, `$JS.API.STREAM.MSG.GET.DM_${s}`, `$JS.API.DIRECT.GET.CHAT_${s}`),
+      ...read.flatMap((stream) => pub(`$JS.API.STREAM.MSG.GET.${stream}`, `$JS.API.DIRECT.GET.${stream}`)),
+      ...pub(`$KV.cotal_channels_${s}.>`, `$KV.cotal_acl_${s}.>`, `$KV.cotal_leases_${s}.>`),
+    ],
+    deny: [],
+    mustNot: [
+      ...sub(">", "cotal.>", `cotal.${s}.>`, `cotal.${s}.chat.>`, "$JS.>", "$KV.>", "$SYS.>", "_INBOX.>"),
+      ...streams.flatMap((stream) =>
+        pub(`$JS.API.STREAM.DELETE.${stream}`, `$JS.API.STREAM.PURGE.${stream}`, `$JS.API.STREAM.MSG.DELETE.${stream}`),
+      ),
+      ...streams
+        .filter((stream) => !["CHAT", "DM", "DLV"].includes(stream.slice(0, -s.length - 1)))
+        .flatMap((stream) => pub(`$JS.API.STREAM.UPDATE.${stream}`)),
+      ...pub(
+        `$JS.API.CONSUMER.DELETE.DM_${s}.x`,
+        `$JS.API.CONSUMER.MSG.NEXT.DM_${s}.x`,
+        `$JS.API.CONSUMER.CREATE.DM_${s}`,
+      ),
+      ...pub(`$JS.API.CONSUMER.CREATE.CHAT_${s}.x.cotal.${s}.chat.>`, `$JS.API.CONSUMER.DURABLE.CREATE.DM_${s}.x`),
+      // The ledger, the records and everybody's messages are read or written by others.
+      ...["auth", "records", "sessions", "issued", "admission", "accepted"].flatMap((name) =>
+        pub(`$JS.API.STREAM.MSG.GET.${bucket(name)}`, `$JS.API.DIRECT.GET.${bucket(name)}`, `$KV.cotal_${name}_${s}.x`),
+      ),
+      ...pub(`$JS.API.DIRECT.GET.DM_${s}`, `$JS.API.STREAM.MSG.GET.TASK_${s}`, `$JS.API.STREAM.MSG.GET.DLV_${s}`),
+      ...pub(
+        `cotal.${s}.chat.${dot(who)}.general`,
+        `cotal.${s}.dlv.${dot(who)}.${who.uid}`,
+        `$KV.cotal_presence_${s}.${dot(who)}`,
+      ),
+      ...pub(
+        `$JS.API.STREAM.CREATE.OTHER`,
+        `$JS.API.STREAM.INFO.CHAT_${elsewhere}`,
+        `$JS.API.STREAM.NAMES`,
+        `$KV.cotal_acl_${elsewhere}.x`,
+      ),
+    ],
+  };
+}

@@ -1,0 +1,330 @@
+/**
+ * Attacks of people with valid credentials against the built space. Everything that the store holds is
+ * compared before and after, by sequence, over all streams: nothing may be lost, nothing may move, and
+ * what is new must be the attacker's own words under the attacker's own name.
+ */
+import type { NatsConnection } from "@nats-io/transport-node";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { frontRoot, personOf } from "../support/holders.ts";
+import { HEADER_TRICKS, baits, targets } from "../support/attacks.ts";
+import { createProber, headerBlock, publishOptions, tap, until } from "../support/probe.ts";
+import { type Answer, api, dump, put } from "../support/raw-jetstream.ts";
+import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+import { type Difference, type Picture, difference, pictureOf } from "../support/store-picture.ts";
+import { type Person, caller, dash, dot } from "./expected/kit.ts";
+
+const S = "main";
+
+let space: TestSpace;
+let store: NatsConnection;
+let mallory: Person;
+let nc: NatsConnection;
+let bob: Person;
+let bobCredential: Minted;
+
+beforeAll(async () => {
+  space = await startSpace({ spaces: [S] });
+  store = await space.store(S);
+  const lists = { subscribe: ["general"], publish: ["general"], role: "reviewer" };
+  const attacker = await space.mint({ actor: "mallory", owner: "others", ...lists });
+  bobCredential = await space.mint({ actor: "bob", ...lists });
+  [mallory, bob] = [personOf(attacker), personOf(bobCredential)];
+  nc = await space.connect(attacker);
+  const bobs = await space.connect(bobCredential);
+  await put(bobs, `cotal.${S}.chat.${dot(bob)}.general`, "bob's post");
+  await put(bobs, `cotal.${S}.inst.${dot(bob)}.${dot(bob)}`, "bob's letter to himself");
+}, 60_000);
+
+afterAll(() => space.stop());
+
+let before: Picture;
+beforeEach(async () => {
+  before = await pictureOf(store);
+});
+
+const changes = async (): Promise<Difference> => difference(before, await pictureOf(store));
+
+/** The subjects under which the attacker may lawfully leave something. */
+const own = (): string[] => [
+  `cotal.${S}.chat.${dot(mallory)}.general`,
+  `cotal.${S}.inst.${dot(mallory)}.${dot(mallory)}`,
+  `cotal.${S}.inst.${dot(bob)}.${dot(mallory)}`,
+  `cotal.${S}.svc.nobody.${dot(mallory)}`,
+  `cotal.${S}.svc.reviewer.${dot(mallory)}`,
+];
+const presence = (): string => `$KV.cotal_presence_${S}.${dot(mallory)}`;
+
+/** Nothing is lost or moved, and nothing is new but the attacker's own words under its own name. */
+function expectUnmoved({ added, lost, moved }: Difference, movable: readonly string[] = []): void {
+  expect(lost.filter(({ stream }) => !stream.startsWith("KV_cotal_presence"))).toEqual([]);
+  expect(moved.filter((what) => !movable.some((one) => what.includes(one)))).toEqual([]);
+  expect(added.filter(({ subject }) => ![...own(), presence()].includes(subject))).toEqual([]);
+  // A PubAck, a status or a copy of something stored would show in the bytes.
+  expect(added.filter(({ data, hdrs }) => /"stream":|"type":"io\.nats/.test(data) || /Nats-(Stream|Subject|Sequence):/.test(hdrs))).toEqual([]);
+}
+
+/** A round trip over every way by which something could still be under way. */
+async function expectQuiet(): Promise<void> {
+  await nc.flush();
+  await put(nc, `cotal.${S}.svc.nobody.${dot(mallory)}`, "order");
+  await api(store, "STREAM.NAMES");
+  await new Promise((resolve) => setTimeout(resolve, 250));
+  expect(nc.isClosed()).toBe(false);
+}
+
+describe("W9.19 replies of the broker, aimed at every API subject, bucket, stream and import", () => {
+  test("PubAcks of a post, a letter, an anycast, presence, and of refused ones", async () => {
+    const all = targets(S, bob);
+    const posts: [string, Record<string, string>][] = [
+      [`cotal.${S}.chat.${dot(mallory)}.general`, {}],
+      [`cotal.${S}.inst.${dot(mallory)}.${dot(mallory)}`, {}],
+      [`cotal.${S}.svc.nobody.${dot(mallory)}`, {}],
+      [presence(), {}],
+      [`cotal.${S}.chat.${dot(mallory)}.general`, { "Nats-Expected-Last-Sequence": "999999" }],
+      [`cotal.${S}.chat.${dot(mallory)}.general`, { "Nats-Rollup": "all" }],
+    ];
+    for (const reply of all) {
+      for (const [subject, headers] of posts) nc.publish(subject, "{}", publishOptions({ reply, headers }));
+    }
+    await expectQuiet();
+    const found = await changes();
+    expectUnmoved(found);
+    // The attack ran: every post under each target is there.
+    expect(found.added.filter(({ subject }) => subject === own()[1]).length).toBe(all.length);
+  });
+
+  test("statuses of a pull: nothing there, too many, too long, malformed", async () => {
+    const durables = [`DM_${S}.dm_${dash(mallory)}`, `DLV_${S}.dlv_${dash(mallory)}`, `TASK_${S}.svc_reviewer`];
+    const bodies = ['{"batch":1,"no_wait":true}', '{"batch":5,"no_wait":true}', '{"batch":1,"expires":3600000000000}', "{", ""];
+    // The inbox is emptied first, so that each pull is answered by a status.
+    await drainOwn();
+    before = await pictureOf(store);
+    for (const reply of targets(S, bob)) {
+      for (const durable of durables) {
+        for (const body of bodies) nc.publish(`$JS.API.CONSUMER.MSG.NEXT.${durable}`, body, { reply });
+      }
+    }
+    await expectQuiet();
+    expectUnmoved(await changes());
+  });
+
+  test("pulled messages with chosen bytes, and the answers to acks", async () => {
+    const all = targets(S, bob);
+    const to = `cotal.${S}.inst.${dot(mallory)}.${dot(mallory)}`;
+    const next = `$JS.API.CONSUMER.MSG.NEXT.DM_${S}.dm_${dash(mallory)}`;
+    const inbox = await tap(nc, `_INBOX_${mallory.connId}.>`);
+    for (const bait of baits(S)) {
+      for (const reply of all) {
+        // Delivered to the target, then settled by a made-up ack with an answer to the same target.
+        const { seq } = (await put(nc, to, bait)) as unknown as { seq: number };
+        nc.publish(next, '{"batch":1,"no_wait":true}', { reply });
+        nc.publish(`$JS.ACK.DM_${S}.dm_${dash(mallory)}.1.${seq}.${seq}.0.0`, "+ACK", { reply });
+      }
+      // A pull by ack, which asks for the next message.
+      for (const reply of all) nc.publish(`$JS.ACK.DM_${S}.dm_${dash(mallory)}.1.1.1.0.0`, "+NXT", { reply });
+      await drainOwn();
+    }
+    inbox.stop();
+    await expectQuiet();
+    const found = await changes();
+    expectUnmoved(found, [`dm_${dash(mallory)}`]);
+    expect(found.added.filter(({ subject }) => subject === to).length).toBe(all.length * baits(S).length);
+  }, 120_000);
+
+  test("answers of the provisioner: it derives where they go, whatever reply a request names", async () => {
+    const request = (command: string) => `cotal.${S}.ep.one.provisioner.${command}.${caller(mallory)}.${"n".repeat(26)}`;
+    const answers = await tap(nc, `cotal.${S}.ep.reply.*.*.*.${caller(mallory)}.*`);
+    const all = targets(S, bob);
+    const victims = await tap(await frontRoot(space, S), "planted.reply");
+    for (const reply of [...all, "planted.reply"]) {
+      for (const command of ["space", "roster", "describe"]) nc.publish(request(command), "{}", { reply });
+    }
+    await until("it answered on the rail", () => answers.messages.length > 0);
+    await expectQuiet();
+    expectUnmoved(await changes());
+    expect(victims.messages).toEqual([]);
+    answers.stop();
+  });
+
+  test("the trace of a message: where a publisher asks for it to go", async () => {
+    const post = `cotal.${S}.chat.${dot(mallory)}.general`;
+    for (const destination of targets(S, bob)) {
+      for (const only of [{}, { "Nats-Trace-Only": "true" }]) {
+        nc.publish(post, "traced", publishOptions({ headers: { "Nats-Trace-Dest": destination, ...only } }));
+      }
+    }
+    await expectQuiet();
+    expectUnmoved(await changes());
+  });
+});
+
+async function drainOwn(): Promise<void> {
+  const me = dash(mallory);
+  const reply = `_INBOX_${mallory.connId}.drain`;
+  const inbox = await tap(nc, reply);
+  for (let empty = false; !empty; ) {
+    const had = inbox.messages.length;
+    nc.publish(`$JS.API.CONSUMER.MSG.NEXT.DM_${S}.dm_${me}`, '{"batch":1,"no_wait":true}', { reply });
+    await until("it is answered", () => inbox.messages.length > had);
+    const message = inbox.messages.at(-1);
+    empty = (message?.headers?.code ?? 0) !== 0;
+    if (!empty) nc.publish(message?.reply ?? "", "+TERM");
+  }
+  inbox.stop();
+}
+
+describe("headers of a publisher", () => {
+  test("W9.19 reach over nothing but its own message: rollup, life, counter, batch, schedule, expectations", async () => {
+    await put(nc, `cotal.${S}.chat.${dot(mallory)}.general`, "first");
+    before = await pictureOf(store);
+    const answers: Answer[] = [];
+    for (const subject of [...own().slice(0, 4), presence()]) {
+      for (const headers of HEADER_TRICKS) answers.push(await put(nc, subject, "tricked", headers));
+    }
+    await expectQuiet();
+    expectUnmoved(await changes());
+    expect(answers.filter(({ error }) => error !== undefined).length).toBeGreaterThan(answers.length / 2);
+  });
+
+  test("a provenance name in a publisher's header is stored as it came, for receivers to refuse", async () => {
+    const post = `cotal.${S}.chat.${dot(mallory)}.general`;
+    await put(nc, post, "forged copy", { "nats-stream": "DM_main", "Nats-Subject": `cotal.${S}.chat.${dot(bob)}.general` });
+    const { added, lost, moved } = await changes();
+    expect([lost, moved]).toEqual([[], []]);
+    expect(added).toMatchObject([{ subject: post, data: "forged copy", hdrs: expect.stringContaining("nats-stream") }]);
+  });
+
+  test("W9.20 a squatted message id answers duplicate, so that its owner learns", async () => {
+    const bobs = await space.connect(bobCredential);
+    const id = { "Nats-Msg-Id": "01JGUESSED" };
+    await put(nc, `cotal.${S}.chat.${dot(mallory)}.general`, "squat", id);
+    const honest = await put(bobs, `cotal.${S}.chat.${dot(bob)}.general`, "mine", id);
+    expect(honest["duplicate"]).toBe(true);
+    const resent = await put(bobs, `cotal.${S}.chat.${dot(bob)}.general`, "mine");
+    expect([resent["duplicate"], (await dump(store, `CHAT_${S}`)).at(-1)?.data]).toEqual([undefined, "mine"]);
+  });
+});
+
+describe("subjects of a publisher", () => {
+  test("W3.05 W3.07 literal wildcards in its own subjects are nobody else's: refused, or stored under its own name", async () => {
+    const me = dot(mallory);
+    const subjects = [`cotal.${S}.chat.${me}.*`, `cotal.${S}.chat.${me}.>`, `cotal.${S}.chat.*.*.general`, `cotal.${S}.chat.${me}.general.>`];
+    const prober = createProber(nc);
+    expect(await prober.refused(subjects.map((subject) => ({ op: "pub", subject })))).toHaveLength(subjects.length);
+    const letters = await tap(await space.connect(bobCredential), `_INBOX_${bob.connId}.next`);
+    nc.publish(`cotal.${S}.inst.*.*.${me}`, "to everybody");
+    nc.publish(`cotal.${S}.svc.*.${me}`, "to every role");
+    await expectQuiet();
+    const { lost, moved, added } = await changes();
+    expect([lost, moved]).toEqual([[], []]);
+    expect(added.filter(({ subject }) => !subject.endsWith(me))).toEqual([]);
+    expect(letters.messages).toEqual([]);
+    const info = await api(store, `CONSUMER.INFO.DM_${S}.dm_${dash(bob)}`);
+    expect(info["num_pending"]).toBe((await dump(store, `DM_${S}`)).filter(({ subject }) => subject.startsWith(`cotal.${S}.inst.${dot(bob)}.`)).length);
+  });
+});
+
+describe("pulls", () => {
+  test("H62 of a member's durables: one message, thirty seconds, a bounded number waiting", async () => {
+    const reply = `_INBOX_${mallory.connId}.pulls`;
+    const inbox = await tap(nc, reply);
+    await drainOwn();
+    const next = `$JS.API.CONSUMER.MSG.NEXT.DM_${S}.dm_${dash(mallory)}`;
+    const codeOf = async (body: object): Promise<number | undefined> => {
+      const had = inbox.messages.length;
+      nc.publish(next, JSON.stringify(body), { reply });
+      await until("it is answered", () => inbox.messages.length > had);
+      return inbox.messages.at(-1)?.headers?.code;
+    };
+    expect([await codeOf({ batch: 2, no_wait: true }), await codeOf({ batch: 1, expires: 31e9 })]).toEqual([409, 409]);
+    for (let n = 0; n < 200; n += 1) nc.publish(next, JSON.stringify({ batch: 1, expires: 1e9 }), { reply });
+    await until("the rest is refused", () => inbox.messages.filter(({ headers }) => headers?.code === 409).length > 100);
+    await until("those that waited ended", () => inbox.messages.filter(({ headers }) => headers?.code === 408).length > 0);
+    inbox.stop();
+  });
+
+  test("abandoned ones of a role end with their connection: the next holder is served", async () => {
+    const leaver = await space.connect(await space.mint({ actor: "leaver", role: "reviewer" }));
+    const next = `$JS.API.CONSUMER.MSG.NEXT.TASK_${S}.svc_reviewer`;
+    const prefix = leaver.options.inboxPrefix ?? "";
+    await tap(leaver, `${prefix}.gone`);
+    for (let n = 0; n < 50; n += 1) leaver.publish(next, JSON.stringify({ batch: 1, expires: 29e9 }), { reply: `${prefix}.gone` });
+    const waiting = async (): Promise<unknown> => (await api(store, `CONSUMER.INFO.TASK_${S}.svc_reviewer`))["num_waiting"];
+    await until("they wait", async () => (await waiting()) === 50);
+    await leaver.close();
+    await put(nc, `cotal.${S}.svc.reviewer.${dot(mallory)}`, "job");
+    const bobs = await space.connect(bobCredential);
+    const inbox = await tap(bobs, `_INBOX_${bob.connId}.role`);
+    bobs.publish(next, JSON.stringify({ batch: 1, expires: 5e9 }), { reply: `_INBOX_${bob.connId}.role` });
+    await until("the job came", () => inbox.messages.length > 0);
+    expect(inbox.messages.map((message) => message.string())).toEqual(["job"]);
+    inbox.messages[0]?.respond("+ACK");
+    await bobs.flush();
+  });
+});
+
+describe("W9.15 W2.07 somebody else's inbox", () => {
+  test("the reply subjects of a post are seen by live subscribers, and buy nothing but a receipt's bytes", async () => {
+    const bobs = await space.connect(bobCredential);
+    const heard = await tap(nc, `cotal.${S}.chat.*.*.general`);
+    const token = `_INBOX_${bob.connId}.pub.${"t".repeat(26)}`;
+    const victim = await tap(bobs, token);
+    bobs.publish(`cotal.${S}.chat.${dot(bob)}.general`, "seen", { reply: token });
+    await until("it is heard", () => heard.messages.length > 0);
+    const stolen = heard.messages[0]?.reply ?? "";
+    const prober = createProber(nc);
+    const refused = await prober.refused([
+      { op: "sub", subject: stolen },
+      { op: "sub", subject: `_INBOX_${bob.connId}.>` },
+      { op: "pub", subject: stolen, data: "forged" },
+    ]);
+    expect(refused).toHaveLength(3);
+    nc.publish(`cotal.${S}.chat.${dot(mallory)}.general`, "aimed", { reply: stolen });
+    await until("both receipts came", () => victim.messages.length === 2);
+    expect(victim.messages.filter((message) => !message.string().startsWith('{"stream":"CHAT_main"'))).toEqual([]);
+    heard.stop();
+  });
+
+  test("another holder of the same role settles only what the shared durable holds", async () => {
+    const forged = [`$JS.ACK.DM_${S}.dm_${dash(bob)}.1.1.1.0.0`, `$JS.ACK.DLV_${S}.dlv_${dash(bob)}.1.1.1.0.0`, `$JS.ACK.TASK_${S}.svc_other.1.1.1.0.0`];
+    const refused = await createProber(nc).refused(forged.map((subject) => ({ op: "pub", subject, data: "+TERM" })));
+    expect(refused).toHaveLength(forged.length);
+    expectUnmoved(await changes());
+  });
+});
+
+describe("W9.07 W9.19 an observer", () => {
+  test("leaves nothing behind, wherever its requests want their answers", async () => {
+    const credential = await space.mint({ actor: "olga", profile: "observer" });
+    before = await pictureOf(store);
+    const watcher = await space.connect(credential);
+    const me = personOf(credential);
+    for (const reply of targets(S, bob)) {
+      for (const command of ["space", "channels", "roster", "history"]) {
+        const subject = `cotal.${S}.ep.one.provisioner.${command}.${caller(me)}.${"n".repeat(26)}`;
+        watcher.publish(subject, '{"v":1}', { reply, headers: headerBlock({ "Nats-Trace-Dest": reply }) });
+      }
+    }
+    await watcher.flush();
+    await expectQuiet();
+    expectUnmoved(await changes());
+  });
+});
+
+describe("W9.19 W2.01 a user of front without any limits", () => {
+  test("reaches nothing of the store but the exports: no API, no bucket but presence, no rail of a daemon", async () => {
+    const root = await frontRoot(space, S);
+    before = await pictureOf(store);
+    const exported = (subject: string): boolean =>
+      /^cotal\.main\.(chat|inst|svc|epj|epe|epr)\./.test(subject) ||
+      /^cotal\.main\.ept\.([^.]+\.){4}schedule$/.test(subject) ||
+      subject.startsWith("$KV.cotal_presence_main.") ||
+      /^\$JS\.API\.CONSUMER\.MSG\.NEXT\.(DM|DLV|TASK)_main\./.test(subject);
+    const unexported = targets(S, bob).filter((subject) => !exported(subject));
+    for (const subject of unexported) for (const bait of baits(S)) root.publish(subject, bait);
+    await root.flush();
+    await expectQuiet();
+    expectUnmoved(await changes());
+    expect(unexported.length).toBeGreaterThan(400);
+  });
+});

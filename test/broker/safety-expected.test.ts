@@ -1,0 +1,162 @@
+/**
+ * The profiles against what was written by hand (`expected/`): the live credential holds exactly what
+ * its expectation lists, the broker accepts all of that, and refuses what must not be.
+ *
+ * The matrix is imported nowhere here; only the credentials that the running space hands out.
+ */
+import { decode } from "@nats-io/jwt";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Credential } from "../../shared/trust/creds.ts";
+import { daemonCredential, freshHolder, personOf } from "../support/holders.ts";
+import { type Probe, createProber } from "../support/probe.ts";
+import { type TestSpace, startSpace } from "../support/space.ts";
+import { admin } from "./expected/admin.ts";
+import { SCOPE, agent } from "./expected/agent.ts";
+import { channelWriter } from "./expected/channel-writer.ts";
+import { deprovisioner } from "./expected/deprovisioner.ts";
+import { type Expected, type Line, type Person, type Who } from "./expected/kit.ts";
+import { ledger } from "./expected/ledger.ts";
+import { observer } from "./expected/observer.ts";
+import { operator } from "./expected/operator.ts";
+import { probe } from "./expected/probe.ts";
+import { provisioner } from "./expected/provisioner.ts";
+import { systemAdministrator } from "./expected/system-administrator.ts";
+
+const SPACE = "main";
+const EPOCH = 7;
+
+let space: TestSpace;
+let sibling: Person;
+let stranger: Person;
+let target: Person;
+
+beforeAll(async () => {
+  // Daemons of this test live in a space of their own, so that no live one is disturbed.
+  space = await startSpace({ spaces: [SPACE, "lab"] });
+  sibling = personOf(await space.mint({ actor: "sibling", subscribe: ["general"] }));
+  stranger = personOf(await space.mint({ actor: "stranger", owner: "others", subscribe: ["general"] }));
+  target = personOf(await space.mint({ actor: "target", space: "lab", subscribe: ["general"] }));
+}, 60_000);
+
+afterAll(() => space.stop());
+
+const who = (credential: Credential, at: string): Who => ({
+  ...personOf(credential),
+  space: at,
+  elsewhere: at === SPACE ? "lab" : SPACE,
+  sibling,
+  stranger,
+  epoch: EPOCH,
+});
+
+type Side = { readonly allow?: string[]; readonly deny?: string[] };
+type Grants = { readonly pub?: Side; readonly sub?: Side };
+
+const written = (line: Line): string =>
+  line.op === "sub" && line.queue !== undefined ? `${line.subject} ${line.queue}` : line.subject;
+const of = (lines: readonly Line[], op: "pub" | "sub"): string[] =>
+  lines
+    .filter((line) => line.op === op)
+    .map(written)
+    .toSorted();
+
+/** A subject that the grant covers, with a lawful token for each wildcard. */
+function concrete(subject: string): string {
+  return subject
+    .split(".")
+    .map((token) => (token === "*" ? "n".repeat(26) : token === ">" ? "1.1.1.0.0" : token))
+    .join(".");
+}
+
+const accepted = (line: Line): Probe => (line.op === "pub" ? { op: "pub", subject: concrete(line.subject) } : line);
+
+/** The whole comparison of one credential. */
+async function expectHeld(credential: Credential, expected: Expected): Promise<void> {
+  const grants = decode<Grants>(credential.jwt).nats;
+  expect(grants.pub?.allow?.toSorted() ?? []).toEqual(of(expected.must, "pub"));
+  expect(grants.sub?.allow?.toSorted() ?? []).toEqual(of(expected.must, "sub"));
+  expect(grants.sub?.deny?.toSorted() ?? []).toEqual([...expected.deny].toSorted());
+  expect(grants.pub?.deny ?? []).toEqual([]);
+  const prober = createProber(await space.connect(credential));
+  expect(await prober.refused(expected.must.map(accepted))).toEqual([]);
+  const refused = await prober.refused(expected.mustNot);
+  expect(expected.mustNot.filter((line) => !refused.includes(line))).toEqual([]);
+  expect(refused.length).toBeGreaterThan(10);
+}
+
+describe("clients of front", () => {
+  test("W9.05 W9.06 W9.15 W9.16 W9.17 W3.07 W2.07 PF.01 agent", async () => {
+    const { subscribe, publish, role } = SCOPE;
+    const credential = await space.mint({ actor: "alice", subscribe, publish, role });
+    await expectHeld(credential, only(agent(who(credential, SPACE))));
+  });
+
+  const expectMinted = async (profile: "observer" | "admin" | "channel-writer" | "probe", expected: (one: Who) => Expected[]) => {
+    const credential = await space.mint({ actor: `a_${profile.replace("-", "_")}`, profile });
+    await expectHeld(credential, only(expected(who(credential, SPACE))));
+  };
+
+  test("W9.07 W9.06 W9.14 W9.15 W9.16 PF.01 observer", async () => {
+    await expectMinted("observer", observer);
+  });
+
+  test("W9.08 W9.06 W9.14 W9.15 W9.16 PF.01 admin", async () => {
+    await expectMinted("admin", admin);
+  });
+
+  test("W9.14 W9.15 PF.01 channel-writer", async () => {
+    await expectMinted("channel-writer", channelWriter);
+  });
+
+  test("W9.14 W9.15 PF.01 probe", async () => {
+    await expectMinted("probe", probe);
+  });
+
+  test("W9.14 W9.15 PF.01 operator", async () => {
+    const credential = space.operator(SPACE);
+    await expectHeld(credential, only(operator(who(credential, SPACE))));
+  });
+});
+
+describe("daemons, each with one function", () => {
+  const OWNER = `u_${"d".repeat(26)}`;
+
+  test("W9.14 PF.01 provisioner, in front and in the store", async () => {
+    const scope = { ...freshHolder(OWNER, "provisioner"), space: "lab", epoch: EPOCH };
+    for (const account of ["front", "store"] as const) {
+      const credential = await daemonCredential(space, "provisioner", account, {
+        ...scope,
+        instanceId: scope.holder.uid,
+      });
+      const expected = provisioner(who(credential, "lab")).find((one) => one.account === account);
+      await expectHeld(credential, expected ?? only([]));
+    }
+  });
+
+  test("W9.14 PF.01 ledger", async () => {
+    const credential = await daemonCredential(space, "ledger", "store", {
+      ...freshHolder(OWNER, "ledger"),
+      space: "lab",
+    });
+    await expectHeld(credential, only(ledger(who(credential, "lab"))));
+  });
+
+  test("W9.14 PF.01 deprovisioner", async () => {
+    const { owner, actor, uid } = target;
+    const scope = { ...freshHolder(OWNER, "cleaner"), space: "lab", target: { principal: { owner, actor }, uid } };
+    const credential = await daemonCredential(space, "deprovisioner", "store", scope);
+    await expectHeld(credential, only(deprovisioner(who(credential, "lab"), target)));
+  });
+
+  test("W9.14 PF.01 system-administrator", async () => {
+    const scope = { ...freshHolder(OWNER, "trust"), space: "broker" };
+    const credential = await daemonCredential(space, "system-administrator", "system", scope);
+    await expectHeld(credential, only(systemAdministrator(who(credential, "broker"))));
+  });
+});
+
+function only(list: readonly Expected[]): Expected {
+  const [one, ...more] = list;
+  if (one === undefined || more.length > 0) throw new Error("one account was expected");
+  return one;
+}

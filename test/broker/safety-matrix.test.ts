@@ -1,0 +1,200 @@
+/**
+ * Probes generated from the matrix: of every built profile and every row of it, what the row allows is
+ * accepted by the live broker, and its neighbours (another owner, the same owner's other actor, another
+ * lifecycle, a wildcard for each own token, one token more or less, another space, another role, another
+ * queue) are refused.
+ */
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type BuiltProfile, PROFILES, type ScopeOf, profileRows } from "../../shared/grants/matrix.ts";
+import type { Account, Row } from "../../shared/grants/row.ts";
+import type { Credential } from "../../shared/trust/creds.ts";
+import { daemonCredential, freshHolder, frontRoot, personOf } from "../support/holders.ts";
+import { type Probe, createProber, tap, until } from "../support/probe.ts";
+import { type TestSpace, startSpace } from "../support/space.ts";
+import { type Person, dash } from "./expected/kit.ts";
+
+const SPACE = "main";
+const LAB = "lab";
+const EPOCH = 7;
+const AGENT = { subscribe: ["general", "team.>", "ops.*", "a.*.b"], publish: ["general", "team.>", "ops.*"], role: "reviewer" };
+
+let space: TestSpace;
+let sibling: Person;
+let stranger: Person;
+
+beforeAll(async () => {
+  space = await startSpace({ spaces: [SPACE, LAB] });
+  sibling = personOf(await space.mint({ actor: "sibling", role: "reviewer", subscribe: ["general"] }));
+  stranger = personOf(await space.mint({ actor: "stranger", owner: "others", role: "other", subscribe: ["general"] }));
+}, 60_000);
+
+afterAll(() => space.stop());
+
+/** One credential with the rows that it was minted from. */
+type Held = { readonly credential: Credential; readonly account: Account; readonly rows: readonly Row[]; readonly me: Person; readonly space: string };
+
+const of = (credential: Credential, account: Account, at: string, rows: readonly Row[]): Held => ({
+  credential,
+  account,
+  rows: rows.filter((row) => row.account === account),
+  me: personOf(credential),
+  space: at,
+});
+
+let drawn = 0;
+/** A principal is active once only: each credential of this file gets an actor of its own. */
+const actor = (lead: string): string => `${lead}${(drawn += 1)}`;
+
+async function held(profile: BuiltProfile): Promise<Held[]> {
+  const OWNER = `u_${"d".repeat(26)}`;
+  const lab = { ...freshHolder(OWNER, "daemon"), space: LAB };
+  const daemon = async <Name extends BuiltProfile>(name: Name, scope: ScopeOf<Name>): Promise<Held[]> =>
+    Promise.all(
+      PROFILES[name].accounts.map(async (account) =>
+        of(await daemonCredential(space, name, account, scope), account, scope.space, profileRows(name, scope)),
+      ),
+    );
+  switch (profile) {
+    case "agent": {
+      const credential = await space.mint({ actor: actor("alice"), ...AGENT });
+      const { subscribe: allowSubscribe, publish: allowPublish, role } = AGENT;
+      const scope = { ...scopeOf(credential), allowSubscribe, allowPublish, role };
+      return [of(credential, "front", SPACE, profileRows("agent", scope))];
+    }
+    case "operator": {
+      const credential = space.operator(SPACE);
+      return [of(credential, "front", SPACE, profileRows("operator", scopeOf(credential)))];
+    }
+    case "observer":
+    case "admin":
+    case "channel-writer":
+    case "probe": {
+      const credential = await space.mint({ actor: actor(profile.replace("-", "_")), profile });
+      return [of(credential, "front", SPACE, profileRows(profile, scopeOf(credential)))];
+    }
+    case "provisioner":
+      return daemon("provisioner", { ...lab, instanceId: lab.holder.uid, epoch: EPOCH });
+    case "ledger":
+      return daemon("ledger", lab);
+    case "deprovisioner": {
+      const { owner, actor: name, uid } = personOf(await space.mint({ actor: actor("target"), space: LAB, subscribe: ["general"] }));
+      return daemon("deprovisioner", { ...lab, target: { principal: { owner, actor: name }, uid } });
+    }
+    case "system-administrator":
+      return daemon("system-administrator", { ...lab, space: "broker" });
+  }
+}
+
+function scopeOf({ view }: Credential) {
+  return { space: view.space, holder: { principal: view.principal, uid: view.uid }, inboxNonce: view.inboxNonce };
+}
+
+/** What the row allows, with a token for each wildcard. */
+function sample(row: Row): Probe {
+  return row.op === "pub" ? { op: "pub", subject: filled(row.subject) } : row;
+}
+
+function filled(subject: string): string {
+  const tokens = subject.split(".");
+  return tokens.map((token) => (token === "*" ? "n".repeat(26) : token === ">" ? "1.1.1.0.0" : token)).join(".");
+}
+
+/** Subjects beside a row's own. */
+function neighbours(row: Row, { me, space: at }: Held): Probe[] {
+  const base = row.op === "pub" ? filled(row.subject) : row.subject;
+  const tokens = base.split(".");
+  const out: string[] = [];
+  for (const [index, token] of tokens.entries()) {
+    for (const other of others(token, me, at)) out.push(tokens.with(index, other).join("."));
+  }
+  const ownTail = row.subject.split(".").at(-1);
+  if (ownTail !== ">" && !(row.op === "sub" && ownTail === "*")) out.push(`${base}.x`);
+  if (tokens.length > 2) out.push(tokens.slice(0, -1).join("."));
+  if (row.op === "sub") for (let keep = 1; keep < tokens.length - 1; keep += 1) out.push([...tokens.slice(0, keep), ">"].join("."));
+  const queue = row.op === "sub" && row.queue !== undefined ? { queue: row.queue } : {};
+  const probes = out.map((subject): Probe => (row.op === "pub" ? { op: "pub", subject } : { op: "sub", subject, ...queue }));
+  if (row.op === "sub" && row.queue !== undefined) {
+    probes.push({ op: "sub", subject: base }, { op: "sub", subject: base, queue: "other" }, { op: "sub", subject: base, queue: `${row.queue}.x` });
+  }
+  return probes;
+}
+
+/** What else could stand in a token that carries something of the holder's own. */
+function others(token: string, me: Person, at: string): string[] {
+  const elsewhere = at === SPACE ? LAB : SPACE;
+  const out: string[] = [];
+  if (token === at) out.push(elsewhere, "*");
+  if (token.endsWith(`_${at}`)) out.push(`${token.slice(0, -at.length)}${elsewhere}`, "*");
+  if (token === me.owner) out.push(stranger.owner, "*");
+  if (token === me.actor) out.push(sibling.actor, stranger.actor, "*");
+  if (token === me.uid) out.push(sibling.uid, stranger.uid, "*");
+  if (token.includes(me.connId)) out.push(`_INBOX_${stranger.connId}`, `_INBOX_${me.uid}_${"n".repeat(26)}`, "*");
+  if (token.includes(dash(me))) {
+    const kind = token.slice(0, token.indexOf("_"));
+    out.push(`${kind}_${dash(sibling)}`, `${kind}_${dash(stranger)}`, `${kind}_${dash({ ...me, uid: stranger.uid })}`, "*");
+  }
+  if (token === "reviewer") out.push("other", "*");
+  if (token === "svc_reviewer") out.push("svc_other", "*");
+  if (token === "general") out.push("secret", "*");
+  if (token === String(EPOCH)) out.push(String(EPOCH - 1), "*");
+  return out;
+}
+
+/** Does an entry of the same side allow it? NATS's own rule, with its leak at a final `*`. */
+function allows(entry: string, subject: string): boolean {
+  const [want, have] = [entry.split("."), subject.split(".")];
+  for (const [index, token] of want.entries()) {
+    if (token === ">") return have.length > index;
+    if (have[index] === undefined) return false;
+    if (have[index] === ">") return token === "*" && index === want.length - 1;
+    if (token !== "*" && token !== have[index]) return false;
+  }
+  return want.length === have.length;
+}
+
+function isAllowed(probe: Probe, rows: readonly Row[]): boolean {
+  return rows.some(
+    (row) =>
+      row.op === probe.op &&
+      (row.op === "pub" || row.queue === undefined || (probe.op === "sub" && row.queue === probe.queue)) &&
+      allows(row.subject, probe.subject),
+  );
+}
+
+const BUILT = (Object.keys(PROFILES) as (keyof typeof PROFILES)[]).filter(
+  (name): name is BuiltProfile => PROFILES[name].state === "built",
+);
+
+describe("W2.07 W3.07 W9.05 W9.07 W9.08 W9.14 W9.15 PF.01 rows of the matrix at a live broker", () => {
+  test.each(BUILT)("%s: every row is accepted, every neighbour refused", async (profile) => {
+    for (const one of await held(profile)) {
+      const prober = createProber(await space.connect(one.credential));
+      expect(await prober.refused(one.rows.map(sample))).toEqual([]);
+      const probes = one.rows.flatMap((row) => neighbours(row, one)).filter((probe) => !isAllowed(probe, one.rows));
+      const refused = new Set(await prober.refused(probes));
+      expect(probes.filter((probe) => !refused.has(probe))).toEqual([]);
+      expect(probes.length).toBeGreaterThanOrEqual(one.rows.length * 2);
+    }
+  });
+});
+
+describe("W9.15 W9.17 PF.01 H16 the exact arity of what ends in *", () => {
+  test.each(["agent", "observer", "operator"] as const)("%s: a subscription that ends in > in its place hears nothing deeper", async (profile) => {
+    const [one] = await held(profile);
+    if (one === undefined) throw new Error("no credential");
+    const nc = await space.connect(one.credential);
+    const root = await frontRoot(space, SPACE);
+    const open = one.rows.filter((row) => row.op === "sub" && row.subject.endsWith(".*"));
+    expect(open.length).toBeGreaterThan(0);
+    for (const row of open) {
+      const exact = await tap(nc, row.subject);
+      const wide = await tap(nc, `${row.subject.slice(0, -1)}>`);
+      const subject = filled(row.subject);
+      for (const tail of [".x", ".x.y", ""]) root.publish(`${subject}${tail}`, tail);
+      await until("the lawful one arrived", () => exact.messages.length > 0);
+      expect([...exact.subjects(), ...wide.subjects()].filter((heard) => heard !== subject)).toEqual([]);
+      exact.stop();
+      wide.stop();
+    }
+  });
+});

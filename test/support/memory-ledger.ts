@@ -1,0 +1,113 @@
+/**
+ * A ledger store in memory that behaves like the broker's: one revision counter, creates and pinned
+ * CAS, leader reads. Its writes are numbered, and the n-th can die before or after it took place.
+ */
+import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
+import type { LedgerBucket, LedgerStore, RawRow } from "../../shared/ledger/store.ts";
+
+/** What a dying process throws: no error of ours, so nobody handles it. */
+export class Died extends Error {
+  override readonly name = "Died";
+}
+
+export type Death = { readonly at: number; readonly when: "before" | "after" };
+
+export type MemoryLedger = {
+  /** A process's view: it dies at the given write, counted from 1, and does nothing more after that. */
+  readonly store: (death?: Death) => LedgerStore;
+  /** The row as it is, or `undefined`. */
+  readonly row: (bucket: LedgerBucket, key: string) => unknown;
+  readonly keys: (bucket: LedgerBucket) => string[];
+  /** Replaces a row from outside: corruption, or another program. */
+  readonly put: (bucket: LedgerBucket, key: string, value: unknown) => void;
+  /** A delete marker. */
+  readonly mark: (bucket: LedgerBucket, key: string) => void;
+  /** Every write that took place, in order. */
+  readonly writes: readonly string[];
+};
+
+export function memoryLedger(): MemoryLedger {
+  const rows = new Map<string, { revision: number; value: unknown } | { revision: number; marker: true }>();
+  const writes: string[] = [];
+  let revision = 0;
+  const place = (bucket: LedgerBucket, key: string) => `${bucket}/${key}`;
+
+  function write(at: string, expected: number, value: object): number {
+    if ((rows.get(at)?.revision ?? 0) !== expected) throw new CotalError(ErrorCode.Conflict, `${at} moved`);
+    revision += 1;
+    // A copy, as the wire makes one.
+    rows.set(at, { revision, value: structuredClone(value) });
+    writes.push(at);
+    return revision;
+  }
+
+  function store(death?: Death): LedgerStore {
+    let count = 0;
+    let dead = false;
+    // Each step gives way first, so that concurrent operations interleave.
+    const alive = async (): Promise<void> => {
+      await Promise.resolve();
+      if (dead) throw new Died("dead already");
+    };
+    const counted = async (act: () => number): Promise<number> => {
+      await alive();
+      count += 1;
+      const dies = death?.at === count;
+      if (dies && death.when === "before") {
+        dead = true;
+        throw new Died(`before write ${count}`);
+      }
+      const made = act();
+      if (dies) {
+        dead = true;
+        throw new Died(`after write ${count}`);
+      }
+      return made;
+    };
+    return {
+      read: async (bucket, key): Promise<RawRow> => {
+        await alive();
+        const found = rows.get(place(bucket, key));
+        if (found === undefined) return { kind: "absent" };
+        if ("marker" in found) return { kind: "marker", revision: found.revision };
+        return { kind: "value", revision: found.revision, value: structuredClone(found.value) };
+      },
+      create: (bucket, key, value) => counted(() => write(place(bucket, key), 0, value)),
+      cas: (bucket, key, value, pinned) => counted(() => write(place(bucket, key), pinned, value)),
+    };
+  }
+
+  return {
+    store,
+    row: (bucket, key) => {
+      const found = rows.get(place(bucket, key));
+      return found === undefined || "marker" in found ? undefined : found.value;
+    },
+    keys: (bucket) =>
+      Array.from(rows.keys())
+        .filter((at) => at.startsWith(`${bucket}/`))
+        .map((at) => at.slice(bucket.length + 1)),
+    put: (bucket, key, value) => void rows.set(place(bucket, key), { revision: (revision += 1), value }),
+    mark: (bucket, key) => void rows.set(place(bucket, key), { revision: (revision += 1), marker: true }),
+    writes,
+  };
+}
+
+/**
+ * Runs an operation again and again, each time dying one write later, until one run ends without
+ * dying. Hands back that run's result and how often it died.
+ */
+export async function crashLoop<T>(
+  ledger: MemoryLedger,
+  when: Death["when"],
+  run: (store: LedgerStore) => Promise<T>,
+): Promise<{ readonly value: T; readonly deaths: number }> {
+  for (let at = 1; at < 50; at += 1) {
+    try {
+      return { value: await run(ledger.store({ at, when })), deaths: at - 1 };
+    } catch (thrown) {
+      if (!(thrown instanceof Died)) throw thrown;
+    }
+  }
+  throw new Error("the operation never ends without dying");
+}
