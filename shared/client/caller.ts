@@ -14,7 +14,6 @@ import { type Caller, endpointSubjects, parseReplySubject } from "../protocol/en
 import { DEFAULT_DEADLINE_MS, ENVELOPE_VERSION, EndpointReply, replyError } from "../protocol/endpoint/envelope.ts";
 import type { DenialWatch } from "./denials.ts";
 import { statusOf } from "./wire.ts";
-import { statusOf } from "./wire.ts";
 
 export type CallerOptions = {
   readonly nc: NatsConnection;
