@@ -10,6 +10,8 @@ export type Sessions = {
   readonly open: (actor: string, more?: Partial<SessionOptions>) => Promise<TestSession>;
   /** A session with a credential that is minted for it. */
   readonly minted: (mint: MintOptions, more?: Partial<SessionOptions>) => Promise<TestSession>;
+  /** A session with options of the test's own. */
+  readonly own: (options: Omit<SessionOptions, "servers">) => Promise<TestSession>;
   readonly closeAll: () => Promise<void>;
 };
 
@@ -36,6 +38,7 @@ export function sessionsOf(space: Pick<TestSpace, "url" | "mint" | "spaces">): S
       const { text } = await space.mint(mint);
       return start({ credentials: { kind: "static", text }, ...more });
     },
+    own: start,
     closeAll: async () => {
       await Promise.all(all.map((session) => session.close()));
     },

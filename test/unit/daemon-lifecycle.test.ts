@@ -40,13 +40,15 @@ function start(act: string, env: Readonly<Record<string, string>> = {}): Life {
     events.push(event);
     look();
   });
-  const ended = new Promise<{ code: number | null; signal: string | null }>((end) =>
-    // `close` and not `exit`: the last lines must have come.
-    child.once("close", (code, signal) => {
-      end({ code, signal });
-      look();
-    }),
+  // Not the child's own `close`: it never comes once the IPC channel was closed from here.
+  const read = new Promise((closed) => child.stdout?.once("close", closed));
+  const exited = new Promise<{ code: number | null; signal: string | null }>((end) =>
+    child.once("exit", (code, signal) => end({ code, signal })),
   );
+  const ended = Promise.all([exited, read]).then(([end]) => {
+    look();
+    return end;
+  });
   const lines = (): Line[] =>
     text
       .split("\n")
@@ -246,8 +248,7 @@ describe("what goes wrong has its exit code", () => {
     const { health } = await life.told("ready");
     life.child.stdout?.destroy();
     life.child.kill("SIGTERM");
-    const code = await new Promise((end) => life.child.once("exit", end));
-    expect(code).toBe(0);
+    expect((await life.ended).code).toBe(0);
     await expect(fetch(`http://127.0.0.1:${health}/livez`)).rejects.toThrow(/fetch failed/);
   });
 });

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type User, decode, encodeUser } from "@nats-io/jwt";
 import { fromPublic } from "@nats-io/nkeys";
+import fc from "fast-check";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { EXAMPLE_HOLDERS } from "../../scripts/generate/example-holders.ts";
 import { type BuiltProfile, PROFILES, profileRows } from "../../shared/grants/matrix.ts";
@@ -12,6 +13,7 @@ import type { Account } from "../../shared/grants/row.ts";
 import { formatCreds, parseCreds, readCredsFile } from "../../shared/trust/creds.ts";
 import { type MintRequest, mintUser, readUserJwt } from "../../shared/trust/jwt.ts";
 import { newKey } from "../../shared/trust/keys.ts";
+import { expectTotal, nearMiss, nearMissText } from "../support/near-miss.ts";
 import { refusal } from "../support/refusal.ts";
 
 const EXPIRES = 2_000_000_000;
@@ -194,6 +196,28 @@ describe("credential files", () => {
     const missing = refusal(() => readCredsFile("/nowhere/x.creds"));
     expect([missing.code, missing.next?.includes("cotal mint")]).toEqual(["not-found", true]);
     expect(refusal(() => readCredsFile(fileWith("x".repeat(100_000)))).code).toBe("bad-request");
+  });
+
+  test("near misses of a file are refused or read, and nothing else", async () => {
+    const { jwt } = await mintUser(request("agent", "front"));
+    const text = formatCreds(jwt, user);
+    fc.assert(
+      fc.property(nearMissText([text, jwt]), (near) => expectTotal(() => parseCreds(near))),
+      { numRuns: 300 },
+    );
+    fc.assert(
+      fc.property(nearMissText([jwt]), (near) => expectTotal(() => readUserJwt(near))),
+      { numRuns: 300 },
+    );
+    // And a JWT whose claims are a near miss.
+    const claims: unknown = JSON.parse(Buffer.from(jwt.split(".")[1] ?? "", "base64url").toString());
+    const encode = (value: unknown) => Buffer.from(JSON.stringify(value) ?? "").toString("base64url");
+    fc.assert(
+      fc.property(nearMiss([claims]), (value) => {
+        expectTotal(() => readUserJwt(`${jwt.split(".")[0] ?? ""}.${encode(value)}.c2ln`));
+      }),
+      { numRuns: 500 },
+    );
   });
 
   test("the file is read again at each dial: a renewed one is taken up", async () => {
