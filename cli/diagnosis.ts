@@ -168,10 +168,13 @@ function credential({ state, space: name }: Target): Promise<readonly Finding[]>
   ]);
 }
 
+/** Long enough for a large space; a daemon that hangs is told by its health as well. */
+const CHECK_MS = 8000;
+
 /** What the provisioner sees: store shapes, durables, clock. */
 async function space(target: Target): Promise<readonly Finding[]> {
   const answer = await withRail(target, operatorCredentials(target), (rail) =>
-    rail.ask(ProvisionerCommand.Check, {}, CheckAnswer),
+    rail.ask(ProvisionerCommand.Check, {}, CheckAnswer, CHECK_MS),
   );
   return answer.findings;
 }

@@ -3,19 +3,21 @@
  * space.
  *
  * Invariants
- * 1. `--as` mints at most once, at first use, and only where the operator's state is at hand.
+ * 1. `--as` mints once, at first use, and renews what ends soon, only where the operator's state is
+ *    at hand.
  * 2. In an open space the lifecycle uid is drawn once and kept: without it an inbox would not
  *    survive the command (decision H37).
  */
 import { randomBytes } from "node:crypto";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Credentials } from "../shared/client/identity.ts";
 import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
 import { OPEN_OWNER, drawLifecycleUid, principal } from "../shared/protocol/base/principals.ts";
+import { parseCreds } from "../shared/trust/creds.ts";
 import { createPrivate, trustPaths } from "../shared/trust/folder.ts";
 import { UsageError, argument } from "./exit.ts";
-import { EVERY_CHANNEL, LOCAL_OWNER, mintInto } from "./minting.ts";
+import { EVERY_CHANNEL, LOCAL_OWNER, mintInto, renewInto } from "./minting.ts";
 import { operatorCredentials, withRail } from "./operator.ts";
 import type { Output } from "./output.ts";
 import type { CommonOptions, Target } from "./target.ts";
@@ -59,24 +61,42 @@ export function openCredentials(target: Target, actor: string): Credentials {
 
 async function keptCredential(target: Target, actor: string, out: Output): Promise<string> {
   const file = trustPaths(target.state).agentCreds(target.space, actor);
-  if (existsSync(file)) return file;
-  if (target.auth === undefined && !existsSync(trustPaths(target.state).operatorCreds(target.space))) {
+  const hasOperator = existsSync(trustPaths(target.state).operatorCreds(target.space));
+  if (existsSync(file)) {
+    if (hasOperator) await renewIfSoon(target, file, Date.now() / 1000);
+    return file;
+  }
+  if (target.auth === undefined && !hasOperator) {
     throw new CotalError(ErrorCode.FailedPrecondition, `there is no credential of ${actor} in ${target.state}`, {
       outcome: Outcome.NotExecuted,
       next: "ask the operator for one (cotal mint) and name it with --creds FILE",
     });
   }
   const minted = await withRail(target, operatorCredentials(target), (rail) =>
-    mintInto(rail, file, {
+    mintInto(rail, target, file, {
       profile: "agent",
       owner: LOCAL_OWNER,
       actor,
       name: actor,
-      subscribe: [...EVERY_CHANNEL],
       allowSubscribe: [...EVERY_CHANNEL],
       allowPublish: [...EVERY_CHANNEL],
     }),
   );
   out.note(`minted ${minted.principal} for ${actor}; it is kept in ${file}`);
   return file;
+}
+
+/** Time left at which a kept credential is renewed. */
+const RENEW_SECONDS = 7 * 86_400;
+
+/** Renews a kept credential that ends soon; one that can't be renewed is used as long as it lasts. */
+export async function renewIfSoon(target: Target, file: string, nowSeconds: number): Promise<void> {
+  const text = readFileSync(file, "utf8");
+  const expires = parseCreds(text).view.expires ?? Number.POSITIVE_INFINITY;
+  if (expires - nowSeconds > RENEW_SECONDS) return;
+  try {
+    await withRail(target, operatorCredentials(target), (rail) => renewInto(rail, file, text));
+  } catch (thrown) {
+    if (expires <= nowSeconds) throw thrown;
+  }
 }

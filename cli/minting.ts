@@ -1,18 +1,23 @@
 /**
- * Making a credential file: the key is drawn here, and only its public half leaves.
+ * Making and renewing a credential file: the key is drawn here, and only its public half leaves.
  *
  * Invariants
- * 1. The seed is on disk before the provisioner is asked, so that a run that dies in between can be
- *    repeated: the same key converges on the same lifecycle.
- * 2. An existing credential file is never overwritten by another identity's.
+ * 1. The seed is on disk, in the state folder, before the provisioner is asked: a run that died in
+ *    between is repeated with the same key, and that converges on the same lifecycle.
+ * 2. A file that exists is never overwritten by another identity's, and no folder outside the state
+ *    folder is touched but for the file itself.
  */
-import { existsSync, rmSync, statSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { existsSync, linkSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
 import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
 import { ProvisionerCommand } from "../shared/grants/commands.ts";
 import { MintAnswer, type MintArgs } from "../shared/protocol/endpoint/provisioner-shapes.ts";
-import { formatCreds } from "../shared/trust/creds.ts";
-import { keptKey, writePrivate } from "../shared/trust/folder.ts";
+import { formatCreds, parseCreds } from "../shared/trust/creds.ts";
+import { keptKey, trustPaths, writePrivate } from "../shared/trust/folder.ts";
+import { type SigningKey, keyFromSeed } from "../shared/trust/keys.ts";
 import type { Rail } from "./operator.ts";
+import type { Target } from "./target.ts";
 
 /** Owner label of credentials that `--as` mints: whoever holds this state folder. */
 export const LOCAL_OWNER = "here";
@@ -29,22 +34,83 @@ export type MintedFile = {
   readonly expires: number;
 };
 
+type Request = Omit<MintArgs, "userKey">;
+
 /** Mints into `file`, which must not exist yet. */
-export async function mintInto(rail: Rail, file: string, args: Omit<MintArgs, "userKey">): Promise<MintedFile> {
+export async function mintInto(rail: Rail, target: Target, file: string, request: Request): Promise<MintedFile> {
   if (existsSync(file)) throw taken(file);
-  const pending = `${file}.pending`;
+  if (!existsSync(dirname(file)) && !isKept(target, file)) throw noFolder(dirname(file));
+  const pending = pendingKey(target, file);
   const key = keptKey(pending, "user");
-  const answer = await rail.ask(ProvisionerCommand.Mint, { ...args, userKey: key.publicKey }, MintAnswer);
-  writePrivate(file, formatCreds(answer.jwt, key));
+  const { jwt, ...minted } = await ask(rail, key, request);
+  create(target, file, formatCreds(jwt, key));
   rmSync(pending, { force: true });
-  const { principal, uid, expires } = answer;
-  return { principal, uid, file, expires };
+  return { ...minted, file };
+}
+
+/** Mints again under the file's own key: the lifecycle stays, the expiry moves. */
+export async function renewInto(rail: Rail, file: string, text: string): Promise<MintedFile> {
+  const { view } = parseCreds(text);
+  const seed = /\bSU[A-Z2-7]{56}\b/.exec(text)?.[0] ?? "";
+  const key = keyFromSeed(seed);
+  const reads = [...view.allowSubscribe];
+  const { jwt, ...minted } = await ask(rail, key, {
+    profile: "agent",
+    owner: view.principal.owner,
+    actor: view.principal.actor,
+    name: view.name ?? view.principal.actor,
+    allowSubscribe: reads,
+    allowPublish: [...view.allowPublish],
+    ...(view.role === undefined ? {} : { role: view.role }),
+  });
+  writePrivate(file, formatCreds(jwt, key));
+  return { ...minted, file };
+}
+
+async function ask(rail: Rail, key: SigningKey, request: Request) {
+  const { jwt, principal, uid, expires } = await rail.ask(
+    ProvisionerCommand.Mint,
+    { ...request, userKey: key.publicKey },
+    MintAnswer,
+  );
+  return { jwt, principal, uid, expires };
+}
+
+function isKept({ state, space }: Target, file: string): boolean {
+  return dirname(file) === trustPaths(state).agents(space);
+}
+
+/** Where the key of an unfinished mint waits: by the path of the file that it is for. */
+function pendingKey({ state, space }: Target, file: string): string {
+  const name = createHash("sha256").update(resolve(file)).digest("hex").slice(0, 32);
+  return join(trustPaths(state).agents(space), "pending", `${name}.nk`);
+}
+
+/** Creates a 0600 file whole; a file that appeared meanwhile stays as it is. */
+function create(target: Target, file: string, text: string): void {
+  if (isKept(target, file)) return writePrivate(file, text);
+  const staged = `${file}.${process.pid}.tmp`;
+  writeFileSync(staged, text, { mode: 0o600, flag: "wx", flush: true });
+  try {
+    linkSync(staged, file);
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "EEXIST") throw taken(file);
+    throw error;
+  } finally {
+    rmSync(staged, { force: true });
+  }
 }
 
 function taken(file: string): CotalError {
-  const what = statSync(file).isFile() ? "there is a file" : "there is something";
-  return new CotalError(ErrorCode.AlreadyExists, `${what} at ${file} already`, {
+  return new CotalError(ErrorCode.AlreadyExists, `there is a file at ${file} already`, {
     outcome: Outcome.NotExecuted,
     next: "name another with --out, or remove it if nobody needs it",
+  });
+}
+
+function noFolder(folder: string): CotalError {
+  return new CotalError(ErrorCode.NotFound, `there is no folder ${folder}`, {
+    outcome: Outcome.NotExecuted,
+    next: "make it first, or name another file with --out",
   });
 }

@@ -23,7 +23,12 @@ export type Rail = {
   readonly me: Principal;
   readonly reads: Reads;
   /** Calls a command of the provisioner; the answer is checked against its shape. */
-  readonly ask: <S extends z.ZodType>(command: ProvisionerCommand, args: object, answer: S) => Promise<z.infer<S>>;
+  readonly ask: <S extends z.ZodType>(
+    command: ProvisionerCommand,
+    args: object,
+    answer: S,
+    deadlineMs?: number,
+  ) => Promise<z.infer<S>>;
   readonly close: () => Promise<void>;
 };
 
@@ -68,8 +73,8 @@ export async function openRail(target: Target, credentials: Credentials): Promis
   return {
     me: identity.principal,
     reads: createReads(call, DEADLINE_MS),
-    ask: async (command, args, answer) => {
-      const { data } = await call(EndpointName.Provisioner, command, args, { deadlineMs: DEADLINE_MS });
+    ask: async (command, args, answer, deadlineMs = DEADLINE_MS) => {
+      const { data } = await call(EndpointName.Provisioner, command, args, { deadlineMs });
       const parsed = answer.safeParse(data);
       if (parsed.success) return parsed.data;
       throw new CotalError(ErrorCode.Internal, `the answer to ${command} does not have its shape`, {

@@ -56,10 +56,11 @@ export async function startInBackground(order: Order, report: Report): Promise<P
         return reject(new CotalError(isErrorCode(code) ? code : ErrorCode.Internal, message, options));
       }
       child.removeAllListeners("exit");
-      child.send("go");
-      child.disconnect();
-      child.unref();
-      resolve(told.facts);
+      child.send("go", () => {
+        child.disconnect();
+        child.unref();
+        resolve(told.facts);
+      });
     });
   });
 }

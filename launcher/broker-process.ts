@@ -27,6 +27,7 @@ export function launchBroker(options: BrokerProcess): Promise<Child> {
   const args = ["-c", config, "-l", log, "--log_size_limit", String(LOG_LIMIT_BYTES)];
   return adopt({
     name: "the broker",
+    log,
     process: spawn(binary, args, { stdio: "ignore", detached: true }),
     untilReady: (ended) => listening(host, port, ended),
     readyTimeoutMs: READY_TIMEOUT_MS,

@@ -26,6 +26,7 @@ export type Child = {
 
 export type ChildOptions = {
   readonly name: string;
+  readonly log: string;
   readonly process: ChildProcess;
   /** Settles when it serves; `ended` aborts when the process is gone. */
   readonly untilReady: (ended: AbortSignal) => Promise<void>;
@@ -72,14 +73,14 @@ export async function adopt(options: ChildOptions): Promise<Child> {
 }
 
 async function untilReady(options: ChildOptions, ended: Promise<ChildEnd>, gone: AbortSignal): Promise<void> {
-  const { name, readyTimeoutMs, whyEnded } = options;
+  const { name, log, readyTimeoutMs, whyEnded } = options;
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(
       () =>
         reject(
           new CotalError(ErrorCode.DeadlineExceeded, `${name} was not ready within ${readyTimeoutMs} ms`, {
-            next: "look at its log; on a slow machine, run cotal up again",
+            next: `read ${log}; on a slow machine, run cotal up again`,
           }),
         ),
       readyTimeoutMs,

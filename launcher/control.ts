@@ -6,19 +6,12 @@
  *    and never signalled otherwise (process-identity.ts).
  * 2. `stopPlane` returns when every process of the record is proved gone.
  */
-import { get } from "node:http";
-import { z } from "zod";
 import { CotalError, ErrorCode } from "../shared/protocol/base/errors.ts";
 import { saysInfo } from "./broker-process.ts";
 import { type ChildRecord, type PlaneRecord, liveChildren, readPlane, removePlane } from "./plane-record.ts";
 import { endProcess, isAlive, signalProcess, waitGone } from "./process-identity.ts";
-import { LOOPBACK, parseJson } from "./state-folder.ts";
-
-const Readyz = z.looseObject({
-  status: z.string(),
-  checks: z.array(z.looseObject({ name: z.string(), ok: z.boolean(), detail: z.string(), next: z.string() })),
-});
-export type HealthCheck = z.infer<typeof Readyz>["checks"][number];
+import { type HealthCheck, failingChecks } from "./readyz.ts";
+import { LOOPBACK } from "./state-folder.ts";
 
 export type ChildStatus = {
   readonly name: string;
@@ -63,27 +56,9 @@ async function brokerHealth(record: PlaneRecord): Promise<Seen> {
 }
 
 async function daemonHealth(child: ChildRecord): Promise<Seen> {
-  const text = child.health === undefined ? undefined : await readyz(child.health);
-  const parsed = Readyz.safeParse(text === undefined ? undefined : parseJson(text));
-  if (!parsed.success) return { health: "silent", failing: [] };
-  const failing = parsed.data.checks.filter(({ ok }) => !ok);
+  const failing = child.health === undefined ? undefined : await failingChecks(child.health);
+  if (failing === undefined) return { health: "silent", failing: [] };
   return { health: failing.length === 0 ? "ok" : "failing", failing };
-}
-
-function readyz(port: number): Promise<string | undefined> {
-  return new Promise((resolve) => {
-    const request = get({ host: LOOPBACK, port, path: "/readyz", timeout: 2000 }, (response) => {
-      let text = "";
-      response.setEncoding("utf8");
-      response.on("data", (chunk: string) => {
-        text = (text + chunk).slice(0, 1024 * 1024);
-      });
-      response.once("end", () => resolve(text));
-      response.once("error", () => resolve(undefined));
-    });
-    request.once("timeout", () => request.destroy());
-    request.once("error", () => resolve(undefined));
-  });
 }
 
 /** Ends the plane of this state and waits until it is gone; false if none ran. */
@@ -95,7 +70,8 @@ export async function stopPlane(state: string): Promise<boolean> {
     signalProcess(record.launcher, "SIGKILL");
     await waitGone(record.launcher, 2000);
   }
-  const left = liveChildren(record);
+  // Read again: a launcher that was ended by force may have started another child meanwhile.
+  const left = liveChildren(readPlane(state) ?? record);
   for (const child of left.toReversed()) {
     if (await endProcess(child.process, 3000)) continue;
     throw new CotalError(ErrorCode.FailedPrecondition, `process ${child.process.pid} (${child.name}) does not end`, {

@@ -2,13 +2,14 @@
  * A daemon as a child process: it tells over IPC where its health is served and when it is ready,
  * and it ends by itself when its launcher is gone.
  */
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { CotalError, ErrorCode } from "../shared/protocol/base/errors.ts";
 import { EXIT_CODES, type ExitCode } from "../shared/daemon/exit-codes.ts";
 import type { DaemonEvent } from "../shared/daemon/host.ts";
 import { type Child, type ChildEnd, adopt, endText } from "./child.ts";
 import { childEnv } from "./child-env.ts";
 import { type LogFile, lastLines, openLogFile } from "./log-file.ts";
+import { failingChecks } from "./readyz.ts";
 import { parseJson } from "./state-folder.ts";
 
 export type DaemonProcess = {
@@ -18,9 +19,12 @@ export type DaemonProcess = {
   readonly env: Readonly<Record<string, string>>;
   readonly log: string;
   readonly listening: (healthPort: number) => void;
+  /** Told every few seconds of a start that takes longer, with what the daemon says. */
+  readonly waiting: (why: string) => void;
 };
 
-const READY_TIMEOUT_MS = 60_000;
+const READY_TIMEOUT_MS = 30_000;
+const ASK_MS = 3000;
 
 /** Milliseconds a daemon gets to finish what is in flight: all of it must fit in ten seconds. */
 export const DAEMON_DRAIN_MS = 6000;
@@ -32,7 +36,7 @@ export const DAEMON_DRAIN_MS = 6000;
 const NODE_FLAGS = ["--max-semi-space-size=2"];
 
 export function launchDaemon(options: DaemonProcess): Promise<Child> {
-  const { name, program, env, log, listening } = options;
+  const { name, program, env, log } = options;
   const file = openLogFile(log);
   const child = spawn(process.execPath, [...NODE_FLAGS, program], {
     stdio: ["ignore", "pipe", "pipe", "ipc"],
@@ -49,16 +53,31 @@ export function launchDaemon(options: DaemonProcess): Promise<Child> {
   child.once("close", () => file.close());
   return adopt({
     name,
+    log,
     process: child,
-    untilReady: () =>
-      new Promise((resolve) => {
-        child.on("message", (event: DaemonEvent) => {
-          if (event.kind === "listening") listening(event.health);
-          if (event.kind === "ready") resolve();
-        });
-      }),
+    untilReady: (ended) => untilReady(child, ended, options),
     readyTimeoutMs: READY_TIMEOUT_MS,
     whyEnded: (end) => whyEnded(name, log, end, file),
+  });
+}
+
+function untilReady(child: ChildProcess, ended: AbortSignal, options: DaemonProcess): Promise<void> {
+  return new Promise((resolve) => {
+    let timer: NodeJS.Timeout | undefined;
+    const settle = (): void => {
+      clearInterval(timer);
+      resolve();
+    };
+    const ask = async (port: number): Promise<void> => {
+      const [first] = (await failingChecks(port)) ?? [];
+      if (first !== undefined && !ended.aborted) options.waiting(`${first.name}: ${first.detail}`);
+    };
+    ended.addEventListener("abort", settle, { once: true });
+    child.on("message", (event: DaemonEvent) => {
+      if (event.kind === "ready") return settle();
+      options.listening(event.health);
+      timer ??= setInterval(() => void ask(event.health), ASK_MS);
+    });
   });
 }
 

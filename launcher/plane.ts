@@ -146,6 +146,7 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
         log: planePaths(state).log("provisioner"),
         env: provisionerEnv(state, server, space, isOpen),
         listening: (at) => recorder.health("provisioner", at),
+        waiting: (why) => report({ kind: "waiting", child: "provisioner", why }),
       });
     }),
   );

@@ -46,8 +46,12 @@ export function supervise(options: SupervisorOptions): Supervised {
   let stopped = false;
   let wake = (): void => undefined;
 
+  let launching: Promise<Child> | undefined;
+
   const begin = async (): Promise<Child> => {
-    const child = await launch();
+    launching = launch();
+    const child = await launching;
+    launching = undefined;
     current = child;
     if (stopped) child.kill();
     changed();
@@ -108,6 +112,8 @@ export function supervise(options: SupervisorOptions): Supervised {
     stop: async (graceMs) => {
       stopped = true;
       wake();
+      // A spawn takes microseconds; one that fails leaves nothing to end.
+      await launching?.catch(() => undefined);
       await current?.end(graceMs);
     },
     kill: () => {

@@ -46,12 +46,11 @@ async function mint({ options, out, target }: Invocation<MintOptions>): Promise<
   if (role !== undefined) argument(() => roleDurable(role));
   const file = options.out === undefined ? trustPaths(at.state).agentCreds(at.space, actor) : resolve(options.out);
   const minted = await withRail(at, operatorCredentials(at), (rail) =>
-    mintInto(rail, file, {
+    mintInto(rail, at, file, {
       profile: "agent",
       owner: options.owner,
       actor,
       name,
-      subscribe,
       allowSubscribe: subscribe,
       allowPublish: publish,
       ...(role === undefined ? {} : { role }),

@@ -116,6 +116,9 @@ function show(out: Output, event: PlaneEvent): void {
     case "step":
       out.note(`${out.style("green", "ok")} ${event.step.padEnd(12)} ${`${event.ms} ms`.padStart(8)}  ${event.detail ?? ""}`);
       break;
+    case "waiting":
+      announce(out, event, `waiting for the ${event.child}: ${event.why}`);
+      break;
     case "died":
       announce(out, event, `${event.child} died: ${event.why}; it is started again in ${event.waitMs} ms`);
       break;

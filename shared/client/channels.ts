@@ -47,7 +47,10 @@ export type Joined = {
   readonly shortfall?: string;
   /** The watermark; replay covers what lies at or below it. */
   readonly frontier?: number;
-  /** Resolves when the first reading of history is over, with how many messages it brought. */
+  /**
+   * Resolves when the first reading of history is over, with how many messages it brought. More
+   * than a thousand come only while the inbox is being read: history waits and is never dropped.
+   */
   readonly replayed: Promise<Replayed>;
 };
 

@@ -12,6 +12,7 @@
  */
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import { type Principal, dotForm } from "../protocol/base/principals.ts";
+import { gateMayMove } from "../protocol/ledger/machines.ts";
 import { CredentialRow, FrontierRow, GateRow, HeadRow, ledgerKey } from "../protocol/ledger/rows.ts";
 import { type LedgerStore, createOrRead, readRow } from "./store.ts";
 
@@ -46,20 +47,23 @@ async function freeze(store: LedgerStore, uid: string, newOpId: string): Promise
   const key = ledgerKey.gate(uid);
   const gate = await readRow(store, "auth", key, GateRow);
   if (gate === undefined) throw new CotalError(ErrorCode.FailedPrecondition, `lifecycle ${uid} has no issuance gate`);
-  if (gate.value.state !== "open") {
-    if (gate.value.op.kind === "retirement") return gate.value.op.opId;
-    throw new CotalError(
-      ErrorCode.Conflict,
-      `the gate of ${uid} is held by ${gate.value.op.kind} ${gate.value.op.opId}`,
-      {
-        outcome: Outcome.NotExecuted,
-        next: "let that operation finish; run the command that began it again",
-      },
-    );
-  }
+  const { value } = gate;
+  if (value.state !== "open" && value.op.kind === "retirement") return value.op.opId;
+  if (!gateMayMove(value.state, "frozen", "retirement")) throw held(uid, value);
+  // An activation that never opened its gate released nothing, and its own next step is pinned to
+  // the row we replace here: whoever began it finds out (decision 6).
+  if (value.state === "frozen" && value.op.kind !== "activation") throw held(uid, value);
   const op = { opId: newOpId, kind: "retirement" } as const;
-  await store.cas("auth", key, { state: "frozen", generation: gate.value.generation, op }, gate.revision);
+  await store.cas("auth", key, { state: "frozen", generation: value.generation, op }, gate.revision);
   return newOpId;
+}
+
+function held(uid: string, gate: GateRow): CotalError {
+  const by = gate.state === "open" ? "nobody" : `${gate.op.kind} ${gate.op.opId}`;
+  return new CotalError(ErrorCode.Conflict, `the gate of ${uid} is ${gate.state}, held by ${by}`, {
+    outcome: Outcome.NotExecuted,
+    next: "let that operation finish; run the command that began it again",
+  });
 }
 
 async function revoke(store: LedgerStore, uid: string, credentialId: string): Promise<void> {

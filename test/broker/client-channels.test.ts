@@ -48,9 +48,9 @@ describe("in an open space", () => {
     })();
     await until("posts are coming", () => sent > 50);
     const joined = await bob.join("seam");
+    const items = await take(bob, 2700);
     const { count, complete } = await joined.replayed;
     await posting;
-    const items = await take(bob, 2700);
     expect(complete).toBe(true);
     expect(count).toBeGreaterThanOrEqual(1850);
     expect(new Set(texts(items)).size).toBe(2700);

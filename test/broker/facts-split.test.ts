@@ -11,7 +11,7 @@ import {
   privateServices,
   startBareOperator,
 } from "../support/bare-operator.ts";
-import { tap, until } from "../support/probe.ts";
+import { publishOptions, tap, until } from "../support/probe.ts";
 import { api, dump, makeDurable, makeStream, put, streamFacts } from "../support/raw-jetstream.ts";
 
 const NEXT = "$JS.API.CONSUMER.MSG.NEXT.BOX";
@@ -252,5 +252,41 @@ describe("pulls over an export that answers once", () => {
     await put(store, "box.aimed", "letter");
     await until("it is handed out", () => listener.messages.length === 1);
     expect([listener.subjects(), await facts()]).toEqual([["box.aimed"], [0, 1]]);
+  });
+
+  test("max_expires does not bound a pull that names no expiry: it waits for as long as somebody listens to its target", async () => {
+    await makeDurable(store, "BOX", "endless", { filter_subject: "box.endless", max_expires: 1e9 });
+    const facts = async (): Promise<unknown> => (await api(store, "CONSUMER.INFO.BOX.endless"))["num_waiting"];
+    const listener = await tap(front, "live.endless");
+    const leaver = await broker.login(await broker.user("FRONT"));
+    leaver.publish(`${NEXT}.endless`, "", { reply: "live.endless" });
+    pulls(leaver, "endless", "live.endless", { batch: 1 });
+    pulls(leaver, "endless", "live.endless", { batch: 1, expires: 1e9 });
+    await until("all three wait", async () => (await facts()) === 3);
+    await leaver.close();
+    await until("the bounded one ended", async () => (await facts()) === 2);
+    await new Promise((resolve) => setTimeout(resolve, 1500));
+    expect(await facts()).toBe(2);
+    listener.stop();
+    await until("they end with the last listener", async () => (await facts()) === 0);
+  });
+});
+
+describe("traces of a message", () => {
+  const trace = (nc: NatsConnection, subject: string, to: string): void =>
+    nc.publish(subject, "x", publishOptions({ headers: { "Nats-Trace-Dest": to } }));
+
+  test("go where the publisher asks, into the store too; but only where it may publish", async () => {
+    const narrow = await broker.login(await broker.user("FRONT", { pub: { allow: ["chat.narrow"] }, sub: { allow: ["_INBOX.>"] } }));
+    const heard = await tap(front, "live.traced");
+    trace(narrow, "chat.narrow", "live.traced");
+    trace(narrow, "chat.narrow", "chat.bob");
+    await narrow.flush();
+    trace(front, "chat.front", "live.traced");
+    trace(front, "chat.front", "chat.traced");
+    await until("the free one's traces came", () => heard.messages.length > 0);
+    await until("and are stored", async () => (await dump(store, "CHAT")).some(({ subject }) => subject === "chat.traced"));
+    expect(heard.messages.filter((message) => message.string().includes("chat.narrow"))).toEqual([]);
+    expect((await dump(store, "CHAT")).map(({ subject }) => subject)).not.toContain("chat.bob");
   });
 });

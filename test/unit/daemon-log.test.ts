@@ -145,6 +145,14 @@ describe("A.02 no secret leaves, whatever it stands in", () => {
     expect(redactText(text)).toContain(REDACTED);
   });
 
+  test("the finished line is blanked once more, with what no field went through", () => {
+    const lines: string[] = [];
+    const seed = SEEDS[0] ?? "";
+    createLog({ service: seed, level: "info", destination: { write: (line) => void lines.push(line) } }).info("x");
+    expect(lines.join("")).toContain('"msg":"x"');
+    expect(lines.join("")).not.toContain(seed);
+  });
+
   test("what is no secret stays readable", () => {
     for (const text of [
       "cotal.main.chat.u_aaaaaaaaaaaaaaaaaaaaaaaaaa.alice.team.backend",

@@ -73,7 +73,7 @@ describe("a virgin alias", () => {
     });
   });
 
-  test("what the lifecycle needs is made after the head is active and before the gate opens", async () => {
+  test("W131.17 what the lifecycle needs, its frontiers too, is made after the head is active and before the gate opens", async () => {
     const ledger = memoryLedger();
     const seen: unknown[] = [];
     const { uid } = await activate(ledger.store(), request("op1"), async (activated) => {
@@ -96,7 +96,7 @@ describe("a virgin alias", () => {
   });
 });
 
-describe("W8.23 a crash at any write converges under the same operation", () => {
+describe("a crash at any write converges under the same operation", () => {
   test.each(["before", "after"] as const)("dying %s each write in turn", async (when) => {
     const ledger = memoryLedger();
     const { value: uid, deaths } = await crashLoop(ledger, when, (store) => issue(store, "op1"));
@@ -237,7 +237,7 @@ describe("races", () => {
     );
   });
 
-  test("W2.04 of many starts of one process each has an epoch of its own", async () => {
+  test("of many starts of one process each has an epoch of its own", async () => {
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), async (s) => {
         const ledger = memoryLedger();

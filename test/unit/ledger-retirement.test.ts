@@ -34,7 +34,7 @@ async function retire(store: LedgerStore, opId: string): Promise<readonly string
   return begun.users;
 }
 
-describe("W131.17 the two halves", () => {
+describe("the two halves", () => {
   test("first the gate is frozen, then the head is retiring, then the credential revoked", async () => {
     const ledger = await born();
     const before = ledger.writes.length;
@@ -49,7 +49,7 @@ describe("W131.17 the two halves", () => {
     expect(ledger.row("auth", `cred.${UID}.${USER}`)).toMatchObject({ state: "revoked" });
   });
 
-  test("W131.17 then the frontier, the clean-up, the gate, and last the head, which frees the alias", async () => {
+  test("then the frontier, the clean-up, the gate, and last the head, which frees the alias", async () => {
     const ledger = await born();
     await beginRetirement(ledger.store(), alice, "end");
     const before = ledger.writes.length;
@@ -73,6 +73,31 @@ describe("W131.17 the two halves", () => {
     await expect(failing).rejects.toThrow("clean-up failed");
     await completeRetirement(ledger.store(), alice, UID, "end", { DM_main: 99 }, async () => undefined);
     expect(ledger.row("records", `frontier.${UID}`)).toMatchObject({ streams: STREAMS });
+  });
+});
+
+describe("an activation that died, and whose key is lost", () => {
+  test("is ended like any other lifecycle; its own retry then refuses, and the alias is free", async () => {
+    const ledger = memoryLedger();
+    const request = {
+      opId: "birth",
+      principal: alice,
+      requestDigest: "d",
+      managerInstance: "m",
+      uid: UID,
+      now: 1,
+      random: (count: number) => new Uint8Array(count),
+    };
+    const dying = activate(ledger.store(), request, () => Promise.reject(new Error("died")));
+    await expect(dying).rejects.toThrow("died");
+    const begun = await beginRetirement(ledger.store(), alice, "end");
+    expect(begun).toEqual({ uid: UID, opId: "end", users: [] });
+    await expect(activate(ledger.store(), request, async () => undefined)).rejects.toMatchObject({
+      code: "failed-precondition",
+    });
+    await completeRetirement(ledger.store(), alice, UID, "end", STREAMS, async () => undefined);
+    await born(OTHER_UID, "second", ledger);
+    expect(ledger.row("records", HEAD)).toMatchObject({ state: "active", lifecycleUid: OTHER_UID });
   });
 });
 
@@ -127,7 +152,7 @@ describe("a crash at any write converges", () => {
   );
 });
 
-describe("W131.18 what is refused", () => {
+describe("what is refused", () => {
   test("an alias that was never active, and one that is retired", async () => {
     await expect(beginRetirement(memoryLedger().store(), alice, "end")).rejects.toMatchObject({ code: "not-found" });
     const ledger = await born();
@@ -154,7 +179,7 @@ describe("W131.18 what is refused", () => {
     });
   });
 
-  test("a late completion of A never touches its successor B", async () => {
+  test("W131.18 a late completion of A never touches its successor B", async () => {
     const ledger = await born();
     await retire(ledger.store(), "end");
     await born(OTHER_UID, "birth2", ledger);

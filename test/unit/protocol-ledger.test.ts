@@ -145,6 +145,7 @@ describe("the issuance gate", () => {
     expect(allowed.toSorted()).toEqual(
       [
         "absent -> frozen by activation",
+        "frozen -> frozen by retirement",
         "frozen -> open by activation",
         "frozen -> retired by activation",
         "open -> frozen by takeover",

@@ -89,7 +89,7 @@ describe("W2.01 the three accounts of a space", () => {
   });
 });
 
-test("the operator names the system account, and that one has neither JetStream nor exports", async () => {
+test("W9.02 the operator names the system account, and that one has neither JetStream nor exports", async () => {
   const system = newKey("account");
   const signer = newKey("account");
   expect(decode<Operator>(await operatorJwt(operator, system.publicKey)).nats.system_account).toBe(system.publicKey);

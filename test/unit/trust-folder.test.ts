@@ -25,7 +25,7 @@ function folder(): string {
 
 const mode = (path: string) => (statSync(path).mode & 0o777).toString(8);
 
-describe("W9.02 files and folders", () => {
+describe("files and folders", () => {
   test("a file is 0600 in a 0700 folder, whatever the umask and the folder were", () => {
     const before = process.umask(0);
     onTestFinished(() => void process.umask(before));

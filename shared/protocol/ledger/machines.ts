@@ -15,6 +15,8 @@ export const GATE_EDGES: readonly {
 }[] = [
   { from: "absent", to: "frozen", kinds: ["activation"] },
   { from: "open", to: "frozen", kinds: ["takeover", "registration", "retirement"] },
+  // A retirement may end an activation that died before it opened: nothing was released (decision 6).
+  { from: "frozen", to: "frozen", kinds: ["retirement"] },
   { from: "frozen", to: "open", kinds: ["activation", "takeover", "registration"] },
   { from: "frozen", to: "retired", kinds: ["activation", "retirement"] },
 ];
