@@ -72,7 +72,9 @@ async function plane({ state }: Target): Promise<readonly Finding[]> {
   const seen = await planeStatus(state);
   switch (seen.kind) {
     case "none":
-      return [{ check: "daemons", level: "error", message: `nothing runs on ${state}`, next: "start it with cotal up" }];
+      return [
+        { check: "daemons", level: "error", message: `nothing runs on ${state}`, next: "start it with cotal up" },
+      ];
     case "crashed":
       return [
         {
@@ -102,7 +104,14 @@ function childFindings(state: string, { name, health, failing, restarts }: Child
     }
     case "silent": {
       const message = `${name} runs and does not answer`;
-      return [{ check: name, level: "error", message, next: `read ${log}; if it stays, stop with cotal down and start again` }];
+      return [
+        {
+          check: name,
+          level: "error",
+          message,
+          next: `read ${log}; if it stays, stop with cotal down and start again`,
+        },
+      ];
     }
     case "failing":
       return failing.map((check) => ({
@@ -161,10 +170,16 @@ function credential({ state, space: name }: Target): Promise<readonly Finding[]>
   const left = expires === undefined ? Number.POSITIVE_INFINITY : expires - Date.now() / 1000;
   if (left > SOON_SECONDS) return Promise.resolve([]);
   const days = Math.floor(left / 86_400);
-  const message = left <= 0 ? "the operator's credential has expired" : `the operator's credential expires in ${days} days`;
+  const message =
+    left <= 0 ? "the operator's credential has expired" : `the operator's credential expires in ${days} days`;
   const level = left <= 0 ? "error" : "warning";
   return Promise.resolve([
-    { check: "operator credential", level, message, next: `renew it: cotal space add ${name}, or start with cotal up again` },
+    {
+      check: "operator credential",
+      level,
+      message,
+      next: `renew it: cotal space add ${name}, or start with cotal up again`,
+    },
   ]);
 }
 

@@ -34,7 +34,8 @@ function asItem(item: InboxItem): Item {
 }
 
 function line(out: Output, item: InboxItem): string {
-  const where = item.kind === "chat" ? `#${oneLine(item.channel)}` : item.kind === "dm" ? "dm" : `ask ${oneLine(item.role)}`;
+  const where =
+    item.kind === "chat" ? `#${oneLine(item.channel)}` : item.kind === "dm" ? "dm" : `ask ${oneLine(item.role)}`;
   const body = indented(textOf(item), 2);
   const head = `${clock(item.ts)} ${out.style("cyan", where)} ${out.style("bold", oneLine(item.from.name))}:`;
   return item.historical ? `${head} ${body} ${out.style("dim", "(earlier)")}` : `${head} ${body}`;

@@ -13,7 +13,9 @@ export async function textArgument(words: readonly string[]): Promise<string> {
 async function standardInput(): Promise<string> {
   const chunks: Buffer[] = [];
   for await (const chunk of process.stdin) chunks.push(Buffer.from(chunk as Uint8Array));
-  return Buffer.concat(chunks).toString("utf8").replace(/\r?\n$/, "");
+  return Buffer.concat(chunks)
+    .toString("utf8")
+    .replace(/\r?\n$/, "");
 }
 
 export function printSent(out: Output, sent: Sent, to: Readonly<Record<string, string>>, where: string): void {

@@ -261,12 +261,7 @@ async function endLeftovers(state: string, report: Report): Promise<void> {
   removePlane(state);
 }
 
-function stopper(
-  parts: readonly Supervised[],
-  lock: Lock,
-  recorder: Recorder,
-  report: Report,
-): () => Promise<void> {
+function stopper(parts: readonly Supervised[], lock: Lock, recorder: Recorder, report: Report): () => Promise<void> {
   let stopping: Promise<void> | undefined;
   const stop = async (): Promise<void> => {
     if (parts.length > 0) {

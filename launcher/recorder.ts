@@ -25,9 +25,7 @@ export function createRecorder(state: string, parts: readonly Supervised[]): Rec
       const run = child();
       const health = ports.get(name);
       if (run === undefined) return [];
-      return [
-        { name, process: run.identity, restarts: restarts(), ...(health === undefined ? {} : { health }) },
-      ];
+      return [{ name, process: run.identity, restarts: restarts(), ...(health === undefined ? {} : { health }) }];
     });
   const write = (): void => {
     if (record !== undefined) writePlane(state, { ...record, children: children() });

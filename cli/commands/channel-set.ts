@@ -42,17 +42,27 @@ async function channelSet({ options, out, target }: Invocation<SetOptions>, text
   const channel = text === undefined ? undefined : argument(() => concreteChannel(text));
   const change = changeOf(options);
   if (Object.keys(change).length === 0) {
-    throw new UsageError("nothing to set", { next: "add --replay, --window, --class, --description or --instructions" });
+    throw new UsageError("nothing to set", {
+      next: "add --replay, --window, --class, --description or --instructions",
+    });
   }
   const at = target();
   const credentials = (await namedCredentials(at, options, out)) ?? operatorCredentials(at);
   const { config } = await withRail(at, credentials, (rail) =>
-    rail.ask(ProvisionerCommand.ChannelSet, { ...(channel === undefined ? {} : { channel }), change }, ChannelSetAnswer),
+    rail.ask(
+      ProvisionerCommand.ChannelSet,
+      { ...(channel === undefined ? {} : { channel }), change },
+      ChannelSetAnswer,
+    ),
   );
   const name = channel === undefined ? "(default)" : `#${channel}`;
   const rows = Object.entries(config).map(([field, value]) => [field, oneLine(String(value))]);
   out.item(
-    { kind: channel === undefined ? "channel-defaults" : "channel", ...(channel === undefined ? {} : { channel }), config },
+    {
+      kind: channel === undefined ? "channel-defaults" : "channel",
+      ...(channel === undefined ? {} : { channel }),
+      config,
+    },
     name,
     ...table(rows).map((line) => `  ${line}`),
   );

@@ -59,7 +59,11 @@ function print(out: Output, { chat, dm, delivery }: z.infer<typeof LimitsAnswer>
 }
 
 function row(name: string, { maxAgeSeconds, maxPerSubject }: HistoryLimit): string[] {
-  return [name, maxAgeSeconds === null ? "none" : span(maxAgeSeconds), maxPerSubject === null ? "none" : String(maxPerSubject)];
+  return [
+    name,
+    maxAgeSeconds === null ? "none" : span(maxAgeSeconds),
+    maxPerSubject === null ? "none" : String(maxPerSubject),
+  ];
 }
 
 function span(seconds: number): string {

@@ -19,6 +19,8 @@ async function send({ options, out, target }: Invocation<object>, name = "", ...
   const text = await textArgument(words);
   const at = target();
   const credentials = await memberCredentials(at, options, out);
-  const sent = await withSession({ target: at, credentials, out, stays: false }, (session) => session.send(channel, text));
+  const sent = await withSession({ target: at, credentials, out, stays: false }, (session) =>
+    session.send(channel, text),
+  );
   printSent(out, sent, { channel }, `#${channel}`);
 }

@@ -53,7 +53,11 @@ function refuseMode({ auth: own, state }: Target, auth: AuthMode): void {
     throw new CotalError(code, message, { outcome: Outcome.NotExecuted, next });
   };
   if (auth === "user") {
-    refuse(ErrorCode.Unimplemented, "auth mode user needs the auth service, which does not exist yet", "use --auth static");
+    refuse(
+      ErrorCode.Unimplemented,
+      "auth mode user needs the auth service, which does not exist yet",
+      "use --auth static",
+    );
   }
   if (own === "open") {
     refuse(

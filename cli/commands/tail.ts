@@ -48,7 +48,13 @@ async function tail({ options, out, target }: Invocation<TailOptions>): Promise<
   const dm = options.dm === true || !isChosen;
   const role = options.role !== undefined || !isChosen;
   const credentials = await memberCredentials(at, options, out);
-  const use = { target: at, credentials, out, stays: true, ...(typeof options.role === "string" ? { role: options.role } : {}) };
+  const use = {
+    target: at,
+    credentials,
+    out,
+    stays: true,
+    ...(typeof options.role === "string" ? { role: options.role } : {}),
+  };
   return withSession(use, async (session) => {
     if (options.role === true && session.me.role === undefined) throw noRole();
     await joinAll(session, out, channels);

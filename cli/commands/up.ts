@@ -103,7 +103,8 @@ function ready(out: Output, facts: PlaneFacts, steps: readonly PlaneEvent[], det
 
 function openWarning(out: Output, auth: AuthMode): string[] {
   if (auth !== "open") return [];
-  const text = "OPEN SPACE: nobody's identity is proved; anybody who reaches the port may read, write and delete all of it";
+  const text =
+    "OPEN SPACE: nobody's identity is proved; anybody who reaches the port may read, write and delete all of it";
   return [out.style("red", text)];
 }
 
@@ -114,7 +115,9 @@ function quoted(text: string): string {
 function show(out: Output, event: PlaneEvent): void {
   switch (event.kind) {
     case "step":
-      out.note(`${out.style("green", "ok")} ${event.step.padEnd(12)} ${`${event.ms} ms`.padStart(8)}  ${event.detail ?? ""}`);
+      out.note(
+        `${out.style("green", "ok")} ${event.step.padEnd(12)} ${`${event.ms} ms`.padStart(8)}  ${event.detail ?? ""}`,
+      );
       break;
     case "waiting":
       announce(out, event, `waiting for the ${event.child}: ${event.why}`);

@@ -4,8 +4,9 @@
  * Invariants
  * 1. A channel is joined only once the broker has accepted the subscription; a refusal that comes
  *    later drops it, with an event (§7). No daemon is needed for a live join.
- * 2. The watermark is read before the subscription, history up to it, live copies meanwhile wait:
- *    across the seam there is no gap and, by (sender, id), no double.
+ * 2. The watermark is read before the subscription. History is read up to a second one, taken once
+ *    the subscription stands, while live copies wait: across the seam there is no gap and, by
+ *    (sender, id), no double.
  * 3. Live copies are the lossy class: a slow reader loses the oldest, counted and told (§4).
  * 4. On a `durable` channel, what was posted while the connection was down is read back from history
  *    after it returns, as long as no backstop does that; on a `live` one it is gone (§4).
@@ -275,7 +276,11 @@ export function createChannels(options: ChannelsOptions): Channels {
         throw failed;
       }
       if (latest === undefined) learn(room, (latest = await options.reads.frontier(channel)), options);
-      return replayRange(latest, joinOptions, options.now);
+      const range = replayRange(latest, joinOptions, options.now);
+      if (range === undefined) return undefined;
+      // What was posted between the watermark and the accepted subscription came neither way yet.
+      const { frontier } = await options.reads.frontier(channel);
+      return frontier === 0 ? undefined : { ...range, upToSeq: frontier };
     });
     return { ...view(room), replayed };
   };
@@ -356,19 +361,16 @@ function end(room: Room): void {
   room.subscription.unsubscribe();
 }
 
-/** What a join reads back: the window that the channel is configured for, up to the watermark (§7). */
+/** Where the replay of a join begins: at the channel's configured window (§7). */
 function replayRange(
   settings: Settings,
   { replay, fromSeq }: JoinOptions,
   now: () => number,
-): HistoryRange | undefined {
+): Omit<HistoryRange, "upToSeq"> | undefined {
   const config = effectiveConfig(settings.config, settings.defaults);
-  if (settings.frontier === 0 || !(replay ?? config.replay)) return undefined;
-  if (fromSeq !== undefined) return { fromSeq, upToSeq: settings.frontier };
-  return {
-    upToSeq: settings.frontier,
-    ...(config.replayWindowMs === undefined ? {} : { sinceMs: Math.max(0, now() - config.replayWindowMs) }),
-  };
+  if (!(replay ?? config.replay)) return undefined;
+  if (fromSeq !== undefined) return { fromSeq };
+  return config.replayWindowMs === undefined ? {} : { sinceMs: Math.max(0, now() - config.replayWindowMs) };
 }
 
 function view(room: Room): Omit<Joined, "replayed"> {

@@ -1,8 +1,25 @@
 /** A space from `cotal up`, and agents that talk in it through the CLI: every command, its JSON and its codes. */
-import { readFileSync, statSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Item, type TestPlane, cli, eventually, startCli, startPlane } from "../support/cli.ts";
+import { renewIfSoon } from "../../cli/identity.ts";
+import { resolveTarget } from "../../cli/target.ts";
+import { readCredsFile } from "../../shared/trust/creds.ts";
+import { newKey } from "../../shared/trust/keys.ts";
+import {
+  type Item,
+  type TestPlane,
+  cli,
+  eventually,
+  including,
+  matching,
+  startCli,
+  startPlane,
+} from "../support/cli.ts";
 
 let plane: TestPlane;
 beforeAll(async () => {
@@ -38,10 +55,21 @@ describe("talking", () => {
   test("a direct message reaches one who was away, by principal and by name", async () => {
     const away = await plane.json("tail", "--as", "dora", "--dm", "--timeout", "0.3");
     expect(away).toEqual([]);
-    const dora = (await plane.json("mint", "--owner", "acme", "--actor", "eve", "--out", join(plane.state, "eve.creds")))[0];
+    const dora = (
+      await plane.json("mint", "--owner", "acme", "--actor", "eve", "--out", join(plane.state, "eve.creds"))
+    )[0];
     const [sent] = await plane.json("dm", String(dora?.["principal"]), "while you were away", "--as", "alice");
     expect(sent).toMatchObject({ kind: "sent", to: dora?.["principal"], stream: "DM_main" });
-    const got = await plane.json("tail", "--creds", join(plane.state, "eve.creds"), "--dm", "--count", "1", "--timeout", "20");
+    const got = await plane.json(
+      "tail",
+      "--creds",
+      join(plane.state, "eve.creds"),
+      "--dm",
+      "--count",
+      "1",
+      "--timeout",
+      "20",
+    );
     expect(got[0]).toMatchObject({ kind: "dm", from: { name: "alice" }, historical: false });
     expect(got[0]).not.toHaveProperty("channel");
 
@@ -64,10 +92,25 @@ describe("talking", () => {
     const creds = ["t1", "t2"].map((actor) => join(plane.state, `${actor}.creds`));
     const tails = [];
     for (const [index, actor] of ["t1", "t2"].entries()) {
-      await plane.json("mint", "--owner", "acme", "--actor", actor, "--name", "twin", "--subscribe", "twins", "--out", creds[index] ?? "");
+      await plane.json(
+        "mint",
+        "--owner",
+        "acme",
+        "--actor",
+        actor,
+        "--name",
+        "twin",
+        "--subscribe",
+        "twins",
+        "--out",
+        creds[index] ?? "",
+      );
       tails.push(await tailing("--creds", creds[index] ?? "", "--channel", "twins", "--timeout", "30"));
     }
-    await eventually(() => plane.json("who"), (members) => members.filter(({ name }) => name === "twin").length === 2);
+    await eventually(
+      () => plane.json("who"),
+      (members) => members.filter(({ name }) => name === "twin").length === 2,
+    );
     const ran = await plane.run("dm", "twin", "which of you", "--as", "alice", "--json");
     const [error] = ran.items();
     expect(ran.code).toBe(1);
@@ -97,12 +140,18 @@ describe("talking", () => {
 
   test("who lists those who are here and not the commands that come and go", async () => {
     const tail = await tailing("--as", "hana", "--timeout", "30");
-    const here = await eventually(() => plane.json("who"), (all) => all.some(({ name }) => name === "hana"));
+    const here = await eventually(
+      () => plane.json("who"),
+      (all) => all.some(({ name }) => name === "hana"),
+    );
     expect(here.find(({ name }) => name === "hana")).toMatchObject({ kind: "member", status: "idle", live: true });
     expect(here.map(({ name }) => name)).not.toContain("operator");
     tail.process.kill("SIGTERM");
     expect((await tail.ended).code).toBe(0);
-    const left = await eventually(() => plane.json("who", "--all"), (all) => all.every(({ name, live }) => name !== "hana" || live === false));
+    const left = await eventually(
+      () => plane.json("who", "--all"),
+      (all) => all.every(({ name, live }) => name !== "hana" || live === false),
+    );
     expect(left.find(({ name }) => name === "hana")).toMatchObject({ status: "offline", live: false });
   });
 
@@ -115,7 +164,9 @@ describe("talking", () => {
   });
 
   test("the text can come from standard input, and may begin with a dash after --", async () => {
-    const piped = await cli(["send", "piped", "-", "--as", "alice", "--state", plane.state], { input: "from a pipe\n" });
+    const piped = await cli(["send", "piped", "-", "--as", "alice", "--state", plane.state], {
+      input: "from a pipe\n",
+    });
     const dashed = await cli(["send", "--as", "alice", "--state", plane.state, "piped", "--", "-1 for that"]);
     expect([piped.code, dashed.code]).toEqual([0, 0]);
     expect(textsOf(await plane.json("history", "piped", "--as", "bob"))).toEqual(["from a pipe", "-1 for that"]);
@@ -132,7 +183,13 @@ describe("credentials", () => {
     const file = join(plane.state, "worker.creds");
     const args = ["mint", "--owner", "acme", "--actor", "worker", "--subscribe", "general,team.>", "--role", "dev"];
     const [minted] = await plane.json(...args, "--out", file);
-    expect(minted).toMatchObject({ kind: "minted", file, subscribe: ["general", "team.>"], publish: ["general", "team.>"], role: "dev" });
+    expect(minted).toMatchObject({
+      kind: "minted",
+      file,
+      subscribe: ["general", "team.>"],
+      publish: ["general", "team.>"],
+      role: "dev",
+    });
     expect(statSync(file).mode & 0o777).toBe(0o600);
     expect(Number(minted?.["expires"])).toBeGreaterThan(Date.now() / 1000 + 86_400);
     const before = readFileSync(file, "utf8");
@@ -140,11 +197,62 @@ describe("credentials", () => {
     expect(readFileSync(file, "utf8")).toBe(before);
   });
 
+  test("mint changes no folder outside the state, and a run that died is repeated with the same key", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "cotal-out-"));
+    try {
+      chmodSync(folder, 0o755);
+      const file = join(folder, "a.creds");
+      const args = ["mint", "--owner", "acme", "--actor", "repeat", "--out"] as const;
+      const pending = join(plane.state, "spaces", "main", "agents", "pending");
+      const key = newKey("user");
+      mkdirSync(pending, { recursive: true });
+      const name = createHash("sha256").update(file).digest("hex").slice(0, 32);
+      writeFileSync(join(pending, `${name}.nk`), key.seedText());
+      const [minted] = await plane.json(...args, file);
+      expect(minted).toMatchObject({ kind: "minted", file });
+      expect(readCredsFile(file).view.userKey).toBe(key.publicKey);
+      expect(statSync(folder).mode & 0o777).toBe(0o755);
+      expect(readdirSync(folder)).toEqual(["a.creds"]);
+      expect(readdirSync(pending)).toEqual([]);
+      expect((await plane.run(...args, join(folder, "missing", "a.creds"))).code).toBe(1);
+      expect(readdirSync(folder)).toEqual(["a.creds"]);
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
+
+  test("a kept credential is renewed before it ends, and stays the same identity", async () => {
+    await plane.json("send", "general", "x", "--as", "renewed");
+    const file = join(plane.state, "spaces", "main", "agents", "renewed.creds");
+    const before = readCredsFile(file).view;
+    const target = resolveTarget({ state: plane.state });
+    await renewIfSoon(target, file, Date.now() / 1000);
+    expect(readCredsFile(file).view).toEqual(before);
+    await sleep(1100);
+    await renewIfSoon(target, file, (before.expires ?? 0) - 3600);
+    const { expires = 0, ...after } = readCredsFile(file).view;
+    expect({ ...after, expires: before.expires }).toEqual(before);
+    expect(expires).toBeGreaterThan(before.expires ?? 0);
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    expect((await plane.run("send", "general", "y", "--as", "renewed")).code).toBe(0);
+  });
+
   test("a post outside the list is refused as such, not as a timeout; so is a join", async () => {
     const file = join(plane.state, "narrow.creds");
     await plane.json("mint", "--owner", "acme", "--actor", "narrow", "--out", file);
     const post = await plane.run("send", "secret", "x", "--creds", file, "--json");
-    const read = await plane.run("tail", "--channel", "secret", "--count", "1", "--timeout", "20", "--creds", file, "--json");
+    const read = await plane.run(
+      "tail",
+      "--channel",
+      "secret",
+      "--count",
+      "1",
+      "--timeout",
+      "20",
+      "--creds",
+      file,
+      "--json",
+    );
     const past = await plane.run("history", "secret", "--creds", file, "--json");
     expect([post, read, past].map((ran) => [ran.code, ran.items()[0]?.["code"]])).toEqual([
       [1, "permission-denied"],
@@ -180,13 +288,30 @@ describe("credentials", () => {
 
 describe("the space", () => {
   test("channel settings are set, shown and taken away", async () => {
-    const [set] = await plane.json("channel", "set", "#ops", "--class", "live", "--window", "24h", "--description", "on call");
-    expect(set).toMatchObject({ kind: "channel", channel: "ops", config: { deliveryClass: "live", replayWindow: "24h" } });
+    const [set] = await plane.json(
+      "channel",
+      "set",
+      "#ops",
+      "--class",
+      "live",
+      "--window",
+      "24h",
+      "--description",
+      "on call",
+    );
+    expect(set).toMatchObject({
+      kind: "channel",
+      channel: "ops",
+      config: { deliveryClass: "live", replayWindow: "24h" },
+    });
     await plane.json("channel", "set", "ops", "--window", "none");
     const [defaults, ...channels] = await plane.json("channels");
     expect(defaults?.kind).toBe("channel-defaults");
     const ops = channels.find(({ channel }) => channel === "ops");
-    expect(ops).toMatchObject({ effective: { deliveryClass: "live", replay: true }, config: { description: "on call" } });
+    expect(ops).toMatchObject({
+      effective: { deliveryClass: "live", replay: true },
+      config: { description: "on call" },
+    });
     expect(ops?.["config"]).not.toHaveProperty("replayWindow");
   });
 
@@ -214,7 +339,18 @@ describe("the space", () => {
     const joined = await plane.run("join", link, "--as", "bob", "--count", "1", "--timeout", "20", "--json");
     expect([joined.code, textsOf(joined.items())]).toEqual([0, ["in the link"]]);
     expect(joined.err).toContain('"channel":"linked"');
-    const tailed = await plane.run("tail", "--server", link, "--as", "bob", "--count", "1", "--timeout", "20", "--json");
+    const tailed = await plane.run(
+      "tail",
+      "--server",
+      link,
+      "--as",
+      "bob",
+      "--count",
+      "1",
+      "--timeout",
+      "20",
+      "--json",
+    );
     expect(textsOf(tailed.items())).toEqual(["in the link"]);
   });
 });
@@ -239,9 +375,7 @@ describe("the contract of scripts", () => {
     const [text, json] = await Promise.all([plane.run(...args), plane.run(...args, "--json")]);
     expect([text.code, json.code]).toEqual([2, 2]);
     expect(text.err).toMatch(/(?:^|\n)cotal: bad-request: .+\n {2}next: .+\n$/);
-    expect(json.items()).toEqual([
-      { kind: "error", code: "bad-request", message: expect.stringMatching(/./), next: expect.stringMatching(/./) },
-    ]);
+    expect(json.items()).toEqual([{ kind: "error", code: "bad-request", message: matching(/./), next: matching(/./) }]);
   });
 
   test("A.08: a broker that is not there ends with 3", async () => {
@@ -259,13 +393,14 @@ describe("the contract of scripts", () => {
 
   test("A.08: doctor finds nothing in a space that is well", async () => {
     const ran = await plane.run("doctor", "--json");
-    expect(ran.items()).toEqual([{ kind: "doctor", findings: 0, checked: expect.arrayContaining(["daemons", "space"]) }]);
+    expect(ran.items()).toEqual([{ kind: "doctor", findings: 0, checked: including("daemons", "space") }]);
     expect(ran.code).toBe(0);
   });
 
   test("A.12: the help lists every command of the contract", async () => {
     const ran = await cli(["--help"]);
-    const contract = "up down status doctor mint deprovision send dm ask tail who channels channel history join space limits";
+    const contract =
+      "up down status doctor mint deprovision send dm ask tail who channels channel history join space limits";
     const missing = contract.split(" ").filter((name) => !new RegExp(`^ {2}${name}\\b`, "m").test(ran.out));
     expect([ran.code, missing]).toEqual([0, []]);
   });
@@ -278,19 +413,42 @@ describe("the contract of scripts", () => {
     expect(ran.out.split("\n")[1]).toMatch(/^ {2}alice: forged/);
   });
 
-  test("colour follows FORCE_COLOR, and NO_COLOR takes it away on a terminal", async () => {
-    const args = ["status", "--state", plane.state];
-    const forced = await cli(args, { env: { FORCE_COLOR: "1" } });
-    expect(forced.out).toContain("\u001b[32m");
-    const plain = await cli(args, { env: { NO_COLOR: "1" } });
-    expect(plain.out).not.toContain("\u001b");
+  test.skipIf(!hasTerminal())("on a terminal there is colour, and none under NO_COLOR", () => {
+    const line = `"${process.execPath}" cli/bin.js status --state "${plane.state}"`;
+    expect(onTerminal(line)).toContain("\u001b[32m");
+    expect(onTerminal(`NO_COLOR=1 ${line}`)).not.toContain("\u001b[");
   });
 
   test("a reader that goes away ends the command quietly", async () => {
-    const tail = startCli(["tail", "--as", "bob", "--channel", "general", "--state", plane.state, "--json", "--timeout", "30"]);
+    const tail = startCli([
+      "tail",
+      "--as",
+      "bob",
+      "--channel",
+      "general",
+      "--state",
+      plane.state,
+      "--json",
+      "--timeout",
+      "30",
+    ]);
     await tail.saying('"kind":"joined"');
     tail.process.stdout?.destroy();
     await plane.json("send", "general", "nobody reads this", "--as", "alice");
     expect((await tail.ended).code).toBe(0);
   });
 });
+
+/** `script` of util-linux gives a command a terminal. */
+function hasTerminal(): boolean {
+  return spawnSync("script", ["--version"]).status === 0;
+}
+
+function onTerminal(line: string): string {
+  const { NO_COLOR: _no, FORCE_COLOR: _force, CI: _ci, ...env } = process.env;
+  return spawnSync("script", ["-qec", line, "/dev/null"], {
+    encoding: "utf8",
+    env: { ...env, TERM: "xterm-256color" },
+    stdio: ["ignore", "pipe", "pipe"],
+  }).stdout;
+}

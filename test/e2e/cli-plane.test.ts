@@ -1,11 +1,21 @@
 /** The embedded space as processes: how it starts, what it survives, how it ends. */
+import { spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
 import { chmodSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { findBroker } from "../../launcher/broker-binary.ts";
+import { openConnection } from "../../shared/broker/connect.ts";
 import { connect } from "../../shared/client/session.ts";
+import { Account } from "../../shared/grants/row.ts";
+import { inboxPrefix } from "../../shared/protocol/base/broker-subjects.ts";
+import { drawLifecycleUid, drawNonce, parseDotForm, principal } from "../../shared/protocol/base/principals.ts";
+import { formatCreds, parseCreds } from "../../shared/trust/creds.ts";
+import { mintUser } from "../../shared/trust/jwt.ts";
+import { keyFromSeed, newKey } from "../../shared/trust/keys.ts";
 import {
   type Item,
   type Running,
@@ -13,7 +23,9 @@ import {
   cli,
   endAll,
   eventually,
+  including,
   leftOf,
+  matching,
   oldNode,
   planeOn,
   recordedPid,
@@ -64,7 +76,13 @@ function signal(pid: number, name: NodeJS.Signals): void {
 }
 
 const expectNothingLeft = async (): Promise<void> => {
-  expect(await eventually(() => leftOf(state), (left) => left.length === 0, 5000)).toEqual([]);
+  expect(
+    await eventually(
+      () => leftOf(state),
+      (left) => left.length === 0,
+      5000,
+    ),
+  ).toEqual([]);
 };
 
 describe("start and end", () => {
@@ -87,17 +105,20 @@ describe("start and end", () => {
     expect(items[0]).toMatchObject({ server: `nats://127.0.0.1:${port}`, port, space: "main", auth: "static", state });
   });
 
-  test.skipIf(oldNode() === undefined)("A.01: the machine's own older Node starts it, and one Ctrl-C is one", async () => {
-    const node = oldNode() ?? "";
-    const running = await foreground({ node });
-    const sent = await cli(["send", "general", "x", "--as", "alice", "--state", state], { node });
-    const usage = await cli(["send"], { node });
-    ctrlC(running);
-    const ran = await running.ended;
-    expect([sent.code, usage.code, ran.code]).toEqual([0, 2, 0]);
-    expect(ran.items().at(-1)?.kind).toBe("stopped");
-    await expectNothingLeft();
-  });
+  test.skipIf(oldNode() === undefined)(
+    "A.01: the machine's own older Node starts it, and one Ctrl-C is one",
+    async () => {
+      const node = oldNode() ?? "";
+      const running = await foreground({ node });
+      const sent = await cli(["send", "general", "x", "--as", "alice", "--state", state], { node });
+      const usage = await cli(["send"], { node });
+      ctrlC(running);
+      const ran = await running.ended;
+      expect([sent.code, usage.code, ran.code]).toEqual([0, 2, 0]);
+      expect(ran.items().at(-1)?.kind).toBe("stopped");
+      await expectNothingLeft();
+    },
+  );
 
   test.each(["SIGTERM", "SIGHUP"] as const)("%s ends it in order too", async (name) => {
     const running = await foreground();
@@ -167,8 +188,11 @@ describe("start and end", () => {
 
   test("two that start at once: one runs, the other is refused", async () => {
     const both = await Promise.all([cli(up("--detach", "--json")), cli(up("--detach", "--json"))]);
-    expect(both.map(({ code }) => code).toSorted()).toEqual([0, 1]);
-    expect((await plane.run("status")).code).toBe(0);
+    const kinds = both.map((ran) => [ran.code, ran.items()[0]?.["code"] ?? ran.items()[0]?.kind].join(" "));
+    // On a slow machine the later one finds a plane that is ready, and is content with it.
+    expect(kinds).toContain("0 ready");
+    expect(kinds.filter((kind) => kind !== "0 ready" && kind !== "1 already-exists")).toEqual([]);
+    expect(leftOf(state).filter((line) => line.includes("nats-server"))).toHaveLength(1);
   });
 
   test("the port is remembered for the state", async () => {
@@ -219,7 +243,7 @@ describe("what is refused", () => {
 
   test("a broker binary that is not there is named, with what to do", async () => {
     const ran = await cli(up("--json"), { env: { NATS_SERVER_BIN: join(state, "nowhere") } });
-    expect(ran.items()[0]).toMatchObject({ kind: "error", code: "failed-precondition", next: expect.stringMatching(/npm ci/) });
+    expect(ran.items()[0]).toMatchObject({ kind: "error", code: "failed-precondition", next: matching(/npm ci/) });
   });
 });
 
@@ -248,7 +272,11 @@ describe("what it survives", () => {
     })();
     await run();
     const before = acked.length;
-    await eventually(() => acked.length, (count) => count > before + 20, 20_000);
+    await eventually(
+      () => acked.length,
+      (count) => count > before + 20,
+      20_000,
+    );
     done = true;
     await sending;
     await session.drain();
@@ -272,7 +300,10 @@ describe("what it survives", () => {
     expect(acked.filter((text) => !kept.includes(text))).toEqual([]);
     expect(new Set(kept).size).toBe(kept.length);
     const last = acked.at(-1) ?? "";
-    const shown = await eventually(() => textsOf(tail.items()), (texts) => texts.includes(last));
+    const shown = await eventually(
+      () => textsOf(tail.items()),
+      (texts) => texts.includes(last),
+    );
     // The channel is durable: what came while the link was down is read back.
     expect(acked.filter((text) => !shown.includes(text))).toEqual([]);
     tail.process.kill("SIGINT");
@@ -315,7 +346,7 @@ describe("what it survives", () => {
     expect(status).toMatchObject({ running: false, crashed: true });
     const doctor = await plane.run("doctor", "--json");
     expect(doctor.code).toBe(5);
-    expect(doctor.items()[0]).toMatchObject({ kind: "finding", check: "launcher", next: expect.stringMatching(/cotal up/) });
+    expect(doctor.items()[0]).toMatchObject({ kind: "finding", check: "launcher", next: matching(/cotal up/) });
     // Its clients are still served by the broker that was left.
     expect((await plane.run("send", "general", "meanwhile", "--as", "alice")).code).toBe(0);
     const again = await cli(up("--detach", "--json"));
@@ -360,7 +391,11 @@ describe("what it survives", () => {
 });
 
 describe("doctor", () => {
-  const findingsOf = async (): Promise<{ readonly code: number | null; readonly checks: string[]; readonly items: Item[] }> => {
+  const findingsOf = async (): Promise<{
+    readonly code: number | null;
+    readonly checks: string[];
+    readonly items: Item[];
+  }> => {
     const ran = await plane.run("doctor", "--json");
     const items = ran.items().filter(({ kind }) => kind === "finding");
     return { code: ran.code, checks: items.map(({ check }) => String(check)), items };
@@ -369,10 +404,10 @@ describe("doctor", () => {
   test("A.08: nothing runs: findings with what to do, exit 5, no crash", async () => {
     const { code, items } = await findingsOf();
     expect(code).toBe(5);
-    expect(items[0]).toMatchObject({ check: "daemons", level: "error", next: expect.stringMatching(/cotal up/) });
+    expect(items[0]).toMatchObject({ check: "daemons", level: "error", next: matching(/cotal up/) });
   });
 
-  test("A.08: a frozen daemon, a dead one, a dead broker and a changed store are each found", async () => {
+  test("A.08: a frozen daemon, a dead one and a dead broker are each found, and health returns", async () => {
     await cli(up("--detach"));
     expect((await findingsOf()).code).toBe(0);
 
@@ -380,7 +415,7 @@ describe("doctor", () => {
     process.kill(provisioner, "SIGSTOP");
     const frozen = await findingsOf();
     process.kill(provisioner, "SIGCONT");
-    expect([frozen.code, frozen.checks]).toEqual([5, expect.arrayContaining(["provisioner", "space"])]);
+    expect([frozen.code, frozen.checks]).toEqual([5, including("provisioner", "space")]);
 
     // A frozen launcher restarts nothing, so what is dead stays dead.
     process.kill(plane.pid("launcher"), "SIGSTOP");
@@ -391,7 +426,7 @@ describe("doctor", () => {
 
     process.kill(plane.pid("broker"), "SIGKILL");
     const gone = await findingsOf();
-    expect([gone.code, gone.checks]).toEqual([5, expect.arrayContaining(["broker", "provisioner"])]);
+    expect([gone.code, gone.checks]).toEqual([5, including("broker", "provisioner")]);
     expect(gone.items.every(({ next }) => typeof next === "string" && next !== "")).toBe(true);
 
     process.kill(plane.pid("launcher"), "SIGCONT");
@@ -399,6 +434,98 @@ describe("doctor", () => {
     expect(healed.code).toBe(0);
   }, 120_000);
 });
+
+describe("doctor, the stores and the limits", () => {
+  test("A.08: an inbox that is missing is found, by the agent that misses it", async () => {
+    await cli(up("--detach"));
+    const [minted] = await plane.json("mint", "--owner", "acme", "--actor", "x");
+    const who = String(minted?.["principal"]);
+    await removeInbox(state, `nats://127.0.0.1:${port}`, who, String(minted?.["uid"]));
+    const ran = await plane.run("doctor", "--json");
+    expect(ran.code).toBe(5);
+    expect(ran.items()).toContainEqual({
+      kind: "finding",
+      check: "durable",
+      level: "error",
+      message: matching(new RegExp(`^${who} has no dm_`)),
+      next: matching(/cotal deprovision/),
+    });
+  });
+
+  test("PH.01: a server with a small control line is found, and nothing is minted through it", async () => {
+    const server = `nats://127.0.0.1:${port}`;
+    await cli(up("--detach"));
+    await plane.run("down");
+    const config = join(state, "broker", "nats-server.conf");
+    writeFileSync(config, readFileSync(config, "utf8").replace("max_control_line: 65536", "max_control_line: 4096"));
+    const { path } = findBroker(process.env);
+    const broker = spawn(path, ["-c", config], { stdio: "ignore" });
+    try {
+      const found = await eventually(
+        () => plane.run("doctor", "--server", server, "--json"),
+        (ran) => ran.out.includes("max_control_line"),
+      );
+      expect(found.code).toBe(5);
+      expect(found.items()).toContainEqual(
+        expect.objectContaining({ check: "broker limits", message: matching(/4096, and 65536 are needed/) }),
+      );
+      const added = await plane.run("space", "add", "lab", "--server", server, "--json");
+      expect([added.code, added.items()[0]?.["code"]]).toEqual([1, "failed-precondition"]);
+      expect(readdirSync(join(state, "spaces"))).toEqual(["main"]);
+    } finally {
+      const ended = new Promise((resolve) => broker.once("exit", resolve));
+      broker.kill("SIGKILL");
+      await ended;
+    }
+  });
+
+  test("a daemon that can't serve its space: up says what it waits for, and why it gave up", async () => {
+    await cli(up("--detach"));
+    await plane.run("down");
+    const file = join(state, "spaces", "main", "provisioner", "space.json");
+    const whole = readFileSync(file, "utf8");
+    writeFileSync(file, "{}");
+    const running = startCli(up("--json"), { group: true });
+    await running.saying('"kind":"waiting","child":"provisioner"');
+    expect(running.err()).toContain("space.json");
+    ctrlC(running);
+    await running.ended;
+    await expectNothingLeft();
+    writeFileSync(file, whole);
+    expect((await cli(up("--detach"))).code).toBe(0);
+  });
+});
+
+/** Removes a durable behind everybody's back, with a credential of the space's own signer. */
+async function removeInbox(folder: string, server: string, who: string, uid: string): Promise<void> {
+  const target = { principal: parseDotForm(who) ?? principal("nobody", "x"), uid };
+  const keys = join(folder, "spaces", "main", "provisioner");
+  const accounts = JSON.parse(readFileSync(join(keys, "space.json"), "utf8")) as { store: string };
+  const user = newKey("user");
+  const holder = { principal: principal("local", "test"), uid: drawLifecycleUid(randomBytes) };
+  const { jwt } = await mintUser({
+    profile: "deprovisioner",
+    scope: { space: "main", holder, inboxNonce: drawNonce(randomBytes), target },
+    account: Account.Store,
+    accountKey: accounts.store,
+    signer: keyFromSeed(readFileSync(join(keys, "store-signer.nk"), "utf8")),
+    userKey: user.publicKey,
+    expires: Math.floor(Date.now() / 1000) + 60,
+    limits: { subs: -1, payload: -1 },
+  });
+  const { view } = parseCreds(formatCreds(jwt, user));
+  const connection = await openConnection({
+    servers: [server],
+    inboxPrefix: inboxPrefix(view.uid, view.inboxNonce),
+    name: "test",
+    reconnect: { kind: "bounded", attempts: 1 },
+    authenticator: { jwt: () => jwt, sign: user.sign },
+  });
+  const subject = `$JS.API.CONSUMER.DELETE.DM_main.dm_${who.replace(".", "-")}-${uid}`;
+  const answer = (await connection.nc.request(subject)).json<{ success?: boolean }>();
+  await connection.drain();
+  if (answer.success !== true) throw new Error(`${subject} was refused: ${JSON.stringify(answer)}`);
+}
 
 describe("what a daemon shows", () => {
   test("A.02: health and metrics are served, and no log or command line holds a seed or a JWT", async () => {
@@ -421,7 +548,9 @@ describe("what a daemon shows", () => {
     expect(lines.length).toBeGreaterThan(1);
     const secrets = /S[OAU][A-Z2-7]{50}|eyJ[\w-]{20,}\.[\w-]{20,}\./;
     expect([...logs, ...lines].filter((text) => secrets.test(text))).toEqual([]);
-    const entries = readFileSync(join(state, "logs", "provisioner.log"), "utf8").trim().split("\n");
+    const entries = readFileSync(join(state, "logs", "provisioner.log"), "utf8")
+      .trim()
+      .split("\n");
     expect(entries.map((line) => (JSON.parse(line) as { service: string }).service)).toContain("provisioner");
   });
 });
@@ -430,7 +559,13 @@ test("no test of this file may leave a plane behind", async () => {
   const other = await startPlane();
   expect(recordedPid(other.state, "broker")).toBeGreaterThan(0);
   await other.stop();
-  expect(await eventually(() => leftOf(other.state), (left) => left.length === 0, 5000)).toEqual([]);
+  expect(
+    await eventually(
+      () => leftOf(other.state),
+      (left) => left.length === 0,
+      5000,
+    ),
+  ).toEqual([]);
   endAll();
   rmSync(other.state, { recursive: true, force: true });
 });

@@ -9,6 +9,7 @@ import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { expect } from "vitest";
 import { freePort } from "./nats-server.ts";
 
 const BIN = join(import.meta.dirname, "..", "..", "cli", "bin.js");
@@ -182,8 +183,16 @@ export function leftOf(state: string): string[] {
     });
 }
 
+/** vitest's asymmetric matchers, with a type that says nothing instead of `any`. */
+export const matching = (pattern: RegExp): unknown => expect.stringMatching(pattern);
+export const including = (...entries: readonly unknown[]): unknown => expect.arrayContaining([...entries]);
+
 /** Asks again until it holds; the last answer is handed back for the assertion. */
-export async function eventually<T>(ask: () => Promise<T> | T, holds: (answer: T) => boolean, timeoutMs = 20_000): Promise<T> {
+export async function eventually<T>(
+  ask: () => Promise<T> | T,
+  holds: (answer: T) => boolean,
+  timeoutMs = 20_000,
+): Promise<T> {
   const deadline = Date.now() + timeoutMs;
   for (;;) {
     const answer = await ask();

@@ -8,11 +8,13 @@ import { type Entry, api, dump } from "./raw-jetstream.ts";
 export type StreamPicture = {
   readonly config: unknown;
   readonly entries: readonly Entry[];
-  readonly consumers: readonly { readonly name: string; readonly config: unknown; readonly ackFloor: unknown }[];
+  readonly consumers: readonly { readonly name: string; readonly config: unknown; readonly ackFloor: number; readonly delivered: number }[];
 };
 export type Picture = ReadonlyMap<string, StreamPicture>;
 
-type ConsumerAnswer = { readonly name: string; readonly config: unknown; readonly ack_floor: { readonly stream_seq: number } };
+type ConsumerAnswer = { readonly name: string; readonly config: unknown; readonly ack_floor: { readonly stream_seq: number };
+  readonly delivered: { readonly consumer_seq: number };
+};
 
 export async function pictureOf(store: NatsConnection): Promise<Picture> {
   const names = (await api(store, "STREAM.NAMES"))["streams"] as string[];
@@ -21,7 +23,7 @@ export async function pictureOf(store: NatsConnection): Promise<Picture> {
       const info = await api(store, `STREAM.INFO.${name}`);
       const list = (await api(store, `CONSUMER.LIST.${name}`))["consumers"] as ConsumerAnswer[] | undefined;
       const consumers = (list ?? [])
-        .map((one) => ({ name: one.name, config: one.config, ackFloor: one.ack_floor.stream_seq }))
+        .map((one) => ({ name: one.name, config: one.config, ackFloor: one.ack_floor.stream_seq, delivered: one.delivered.consumer_seq }))
         .toSorted((a, b) => (a.name < b.name ? -1 : 1));
       return [name, { config: info["config"], entries: await dump(store, name), consumers }];
     }),

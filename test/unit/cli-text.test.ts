@@ -38,7 +38,12 @@ describe("text of the wire", () => {
       fc.property(wireText, (text) => {
         const shown = indented(text, 4);
         expect(Array.from(shown).filter((one) => isDangerous(one) && one !== "\n" && one !== "\t")).toEqual([]);
-        expect(shown.split("\n").slice(1).filter((line) => !line.startsWith("    "))).toEqual([]);
+        expect(
+          shown
+            .split("\n")
+            .slice(1)
+            .filter((line) => !line.startsWith("    ")),
+        ).toEqual([]);
       }),
     );
   });
@@ -55,6 +60,11 @@ describe("text of the wire", () => {
 
   test("a table pads by what is seen, not by colour codes", () => {
     const green = "\u001b[32mok\u001b[39m";
-    expect(table([["a", green, "x"], ["bbb", "down", "y"]])).toEqual([`a    ${green}    x`, "bbb  down  y"]);
+    expect(
+      table([
+        ["a", green, "x"],
+        ["bbb", "down", "y"],
+      ]),
+    ).toEqual([`a    ${green}    x`, "bbb  down  y"]);
   });
 });
