@@ -15,7 +15,7 @@ import { type BuiltProfile, PROFILES, type ScopeOf } from "../../shared/grants/m
 import { activate, enterCredential } from "../../shared/ledger/activation.ts";
 import { createOrRead } from "../../shared/ledger/store.ts";
 import { canonicalDigest } from "../../shared/protocol/base/canonical.ts";
-import { containedIn } from "../../shared/protocol/base/channels.ts";
+import { containedIn, minimalList } from "../../shared/protocol/base/channels.ts";
 import { CotalError, ErrorCode, Outcome, badRequest } from "../../shared/protocol/base/errors.ts";
 import {
   type Principal,
@@ -109,7 +109,8 @@ function planOf(authority: Authority, args: MintArgs): Plan {
       );
     }
   }
-  return { ...common, reads, posts: args.allowPublish ?? [], role: args.role };
+  // Normalised, so that a renewal made from the credential's own lists is the same request.
+  return { ...common, reads: minimalList(reads), posts: minimalList(args.allowPublish ?? []), role: args.role };
 }
 
 async function mintJwt(

@@ -169,6 +169,18 @@ describe("a mint", () => {
     expect((await failure(space.call("mint", { ...request, name: "another" }))).code).toBe("conflict");
   });
 
+  test("a renewal asks with the credential's own lists, and is the same request", async () => {
+    const request = args({
+      actor: "renewed",
+      allowSubscribe: ["z", "team.a", "team.>", "z"],
+      allowPublish: ["b", "a.b", "a.>"],
+    });
+    const first = (await space.call("mint", request)) as { uid: string; jwt: string };
+    const { allowSubscribe, allowPublish } = readUserJwt(first.jwt);
+    const again = { ...request, owner: readUserJwt(first.jwt).principal.owner, allowSubscribe, allowPublish };
+    expect(((await space.call("mint", again)) as { uid: string }).uid).toBe(first.uid);
+  });
+
   test("W9.07, W9.08, PF.02: other profiles take no channels, and live as long as their use asks", async () => {
     expect((await failure(space.mint({ actor: "o1", profile: "observer", publish: ["x"] }))).code).toBe("bad-request");
     const now = Date.now() / 1000;

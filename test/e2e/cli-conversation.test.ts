@@ -19,6 +19,7 @@ import {
   matching,
   startCli,
   startPlane,
+  textsOf,
 } from "../support/cli.ts";
 
 let plane: TestPlane;
@@ -26,9 +27,6 @@ beforeAll(async () => {
   plane = await startPlane();
 });
 afterAll(() => plane.stop());
-
-const textsOf = (items: readonly Item[]): unknown[] =>
-  items.map(({ parts }) => (parts as { text?: string }[]).map(({ text }) => text).join(""));
 
 /** Starts a tail that has joined what it was told to. */
 async function tailing(...args: string[]) {

@@ -2,16 +2,13 @@
 import { jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Item, type TestPlane, cli, eventually, matching, startPlane } from "../support/cli.ts";
+import { type Item, type TestPlane, cli, eventually, matching, startPlane, textsOf } from "../support/cli.ts";
 
 let plane: TestPlane;
 beforeAll(async () => {
   plane = await startPlane("--open");
 });
 afterAll(() => plane.stop());
-
-const textsOf = (items: readonly Item[]): unknown[] =>
-  items.map(({ parts }) => (parts as { text?: string }[]).map(({ text }) => text).join(""));
 
 describe("an open space", () => {
   test("W12.04 step 6: a request to a role reaches exactly one of its holders, with kind anycast", async () => {

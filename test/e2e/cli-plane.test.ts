@@ -31,6 +31,7 @@ import {
   recordedPid,
   startCli,
   startPlane,
+  textsOf,
 } from "../support/cli.ts";
 import { freePort } from "../support/nats-server.ts";
 
@@ -188,7 +189,7 @@ describe("start and end", () => {
 
   test("two that start at once: one runs, the other is refused", async () => {
     const both = await Promise.all([cli(up("--detach", "--json")), cli(up("--detach", "--json"))]);
-    const kinds = both.map((ran) => [ran.code, ran.items()[0]?.["code"] ?? ran.items()[0]?.kind].join(" "));
+    const kinds = both.map((ran) => `${ran.code} ${String(ran.items()[0]?.["code"] ?? ran.items()[0]?.kind)}`);
     // On a slow machine the later one finds a plane that is ready, and is content with it.
     expect(kinds).toContain("0 ready");
     expect(kinds.filter((kind) => kind !== "0 ready" && kind !== "1 already-exists")).toEqual([]);
@@ -282,9 +283,6 @@ describe("what it survives", () => {
     await session.drain();
     return { acked, failed };
   }
-
-  const textsOf = (items: readonly Item[]): string[] =>
-    items.map(({ parts }) => (parts as { text: string }[]).map(({ text }) => text).join(""));
 
   test("kill -9 of the broker during traffic: it comes back, one line says so, and nothing acknowledged is lost", async () => {
     const running = await foreground();

@@ -183,6 +183,11 @@ export function leftOf(state: string): string[] {
     });
 }
 
+/** The texts of messages that a command printed as objects. */
+export function textsOf(items: readonly Item[]): string[] {
+  return items.map(({ parts }) => (parts as { text?: string }[]).map(({ text = "" }) => text).join(""));
+}
+
 /** vitest's asymmetric matchers, with a type that says nothing instead of `any`. */
 export const matching = (pattern: RegExp): unknown => expect.stringMatching(pattern);
 export const including = (...entries: readonly unknown[]): unknown => expect.arrayContaining([...entries]);

@@ -8,6 +8,7 @@ import {
   contains,
   covers,
   isChannel,
+  minimalList,
   isChannelPattern,
   isConcrete,
   isFamily,
@@ -195,5 +196,13 @@ describe("W7.14 families", () => {
         expect(matches(family, `${channel}.x`)).toBe(true);
       }),
     );
+  });
+});
+
+describe("minimalList", () => {
+  test("one set of channels has one spelling, and covers what the list covered", () => {
+    expect(minimalList(["z", "team.a", "team.>", "z", "team"])).toEqual(["team", "team.>", "z"]);
+    expect(minimalList(["a.*", "a.>"])).toEqual(["a.>"]);
+    expect(minimalList([])).toEqual([]);
   });
 });

@@ -123,6 +123,13 @@ export function containedIn(acl: readonly string[], pattern: string): string | u
   return acl.find((entry) => contains(entry, pattern));
 }
 
+/** The same list without what another entry contains, sorted: one spelling for one set of channels. */
+export function minimalList(acl: readonly string[]): string[] {
+  return [...new Set(acl)]
+    .filter((entry) => !acl.some((other) => other !== entry && contains(other, entry)))
+    .toSorted();
+}
+
 /** Is the concrete channel readable or writable under this ACL? */
 export function covers(acl: readonly string[], channel: string): boolean {
   return acl.some((entry) => matches(entry, channel));

@@ -1,0 +1,113 @@
+/**
+ * The same jobs with nats.js alone: each gives the same guarantee in the least code.
+ *
+ * What a client of the space may do runs in front under an agent's credential; what only daemons may
+ * do (publishing inside one account, direct gets) runs in the store.
+ */
+import { type JetStreamClient, type StoredMsg, jetstream, jetstreamManager } from "@nats-io/jetstream";
+import { type NatsConnection, connect, credsAuthenticator, nuid } from "@nats-io/transport-node";
+import { AckBody, inboxPrefix, jsApi, kvAll } from "../../shared/protocol/base/broker-subjects.ts";
+import { bucketStream, dmDurable, spaceNames } from "../../shared/protocol/base/names.ts";
+import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
+import { parseCreds } from "../../shared/trust/creds.ts";
+import { type Jobs, type Setup, complete, pause, perSecond, pipelined, sinceStamp, stamp } from "./jobs.ts";
+
+const EXPIRES_NS = 2e9;
+const BATCH = 1000;
+
+export async function bare(setup: Setup): Promise<Jobs> {
+  const { url, space, wireBytes } = setup;
+  const { view } = parseCreds(setup.creds);
+  const prefix = inboxPrefix(view.uid, view.inboxNonce);
+  const open = (creds: string, more = {}): Promise<NatsConnection> =>
+    connect({ servers: url, authenticator: credsAuthenticator(new TextEncoder().encode(creds)), ...more });
+  const front = await open(setup.creds, { inboxPrefix: prefix });
+  const store = await open(setup.storeCreds);
+  const names = spaceNames(space);
+  const subjects = spaceSubjects(space);
+  const subject = subjects.chat(view.principal, setup.channel);
+  const manager = await jetstreamManager(store);
+  const publish = (js: JetStreamClient, to: string, text: string) =>
+    js.publish(to, text, { msgID: nuid.next() });
+  const live = front.subscribe(subjects.chatRead(setup.channel))[Symbol.asyncIterator]();
+
+  /** Everything under the filter, by batched direct gets. */
+  const read = async (stream: string, filter: string): Promise<StoredMsg[]> => {
+    const found: StoredMsg[] = [];
+    for (let seq = 1, more = true; more; seq = (found.at(-1)?.seq ?? 0) + 1) {
+      const before = found.length;
+      const page = await manager.direct.getBatch(stream, { seq, batch: BATCH, next_by_subj: filter });
+      for await (const message of page) found.push(message);
+      more = found.length - before === BATCH;
+    }
+    return found;
+  };
+
+  return {
+    pace: async ({ count, pauseMs }) => {
+      const js = jetstream(front);
+      for (let sent = 0; sent < count; sent += 1) {
+        await publish(js, subject, stamp().padEnd(wireBytes, "."));
+        await pause(pauseMs);
+      }
+    },
+    receive: async ({ count }) => {
+      const taken: number[] = [];
+      while (taken.length < count) {
+        const next = await live.next();
+        if (next.done === true) throw new Error("the subscription ended");
+        taken.push(sinceStamp(next.value.string()));
+      }
+      return taken;
+    },
+    flood: async ({ count, inFlight }) => {
+      const js = jetstream(store);
+      const text = ".".repeat(wireBytes);
+      const began = performance.now();
+      await pipelined(count, inFlight, () => publish(js, setup.plainSubject, text));
+      return perSecond(count, began);
+    },
+    drain: async ({ count, pulls }) => {
+      const next = jsApi.next(names.dm, dmDurable(view.principal, view.uid));
+      const body = JSON.stringify({ batch: 1, expires: EXPIRES_NS });
+      const inbox = front.subscribe(`${prefix}.bench`);
+      const began = performance.now();
+      let asked = 0;
+      const pull = (): void => {
+        if (asked >= count) return;
+        asked += 1;
+        front.publish(next, body, { reply: `${prefix}.bench` });
+      };
+      for (let out = 0; out < pulls; out += 1) pull();
+      let taken = 0;
+      for await (const message of inbox) {
+        if (message.reply === undefined) throw new Error("an answer without a message");
+        front.publish(message.reply, AckBody.Ack);
+        taken += 1;
+        if (taken === count) break;
+        pull();
+      }
+      const rate = perSecond(count, began);
+      await front.flush();
+      return rate;
+    },
+    history: async ({ channel, count }) => {
+      const began = performance.now();
+      const found = await read(names.chat, subjects.chatRead(channel));
+      const parsed = found.map((message) => message.json<object>());
+      complete("history", parsed.length, count);
+      return perSecond(count, began);
+    },
+    roster: async ({ members }) => {
+      const began = performance.now();
+      const { presence } = names.bucket;
+      const found = await read(bucketStream(presence), kvAll(presence));
+      const parsed = found.map((message) => message.json<object>());
+      complete("roster", parsed.length, members);
+      return performance.now() - began;
+    },
+    close: async () => {
+      await Promise.all([front.close(), store.close()]);
+    },
+  };
+}
