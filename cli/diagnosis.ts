@@ -10,6 +10,7 @@ import { existsSync } from "node:fs";
 import { z } from "zod";
 import { REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD } from "../shared/grants/gates.ts";
 import { ProvisionerCommand } from "../shared/grants/commands.ts";
+import type { Credentials } from "../shared/client/identity.ts";
 import { assertFloor } from "../shared/broker/floor.ts";
 import { CotalError, ErrorCode, toCotalError } from "../shared/protocol/base/errors.ts";
 import { CheckAnswer, type Finding } from "../shared/protocol/endpoint/provisioner-shapes.ts";
@@ -29,12 +30,15 @@ const BINARY: Part = { name: "broker binary", look: binary };
 const PLANE: Part = { name: "daemons", look: plane };
 const SERVERS: Part = { name: "broker limits", look: servers };
 const CREDENTIAL: Part = { name: "operator credential", look: credential };
-const SPACE: Part = { name: "space", look: space };
 
-/** Looks at everything; `local`: the plane of this machine is meant, not somebody else's server. */
-export async function diagnose(target: Target, local: boolean): Promise<Diagnosis> {
+/**
+ * Looks at everything; `local`: the plane of this machine is meant, not somebody else's server. The
+ * space is asked with the credentials named (profile probe will do), else with the operator's.
+ */
+export async function diagnose(target: Target, local: boolean, named?: Credentials): Promise<Diagnosis> {
   const isOpen = target.auth === "open";
-  const parts = [...(local ? [BINARY, PLANE] : []), ...(isOpen ? [] : [SERVERS, CREDENTIAL]), SPACE];
+  const space: Part = { name: "space", look: (at) => check(at, named ?? operatorCredentials(at)) };
+  const parts = [...(local ? [BINARY, PLANE] : []), ...(isOpen ? [] : [SERVERS, CREDENTIAL]), space];
   const looked = await Promise.all(parts.map((part) => look(part, target)));
   return { findings: merged(looked.flat()), checked: parts.map(({ name }) => name) };
 }
@@ -187,8 +191,8 @@ function credential({ state, space: name }: Target): Promise<readonly Finding[]>
 const CHECK_MS = 8000;
 
 /** What the provisioner sees: store shapes, durables, clock. */
-async function space(target: Target): Promise<readonly Finding[]> {
-  const answer = await withRail(target, operatorCredentials(target), (rail) =>
+async function check(target: Target, credentials: Credentials): Promise<readonly Finding[]> {
+  const answer = await withRail(target, credentials, (rail) =>
     rail.ask(ProvisionerCommand.Check, {}, CheckAnswer, CHECK_MS),
   );
   return answer.findings;

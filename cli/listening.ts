@@ -40,7 +40,6 @@ export async function listen(session: Session, out: Output, options: ListenFor):
     }
   } finally {
     await inbox.return?.();
-    signals.off();
   }
   if (count === undefined || shown >= count) return Exit.Done;
   return signals.stop.aborted ? Exit.Refused : Exit.TimedOut;

@@ -31,6 +31,8 @@ export type ChildOptions = {
   /** Settles when it serves; `ended` aborts when the process is gone. */
   readonly untilReady: (ended: AbortSignal) => Promise<void>;
   readonly readyTimeoutMs: number;
+  /** What a start that is late waits for, if that is known. */
+  readonly whyLate?: () => string | undefined;
   /** The reason, in words, of an end before it was ready. */
   readonly whyEnded: (end: ChildEnd) => CotalError;
 };
@@ -73,13 +75,13 @@ export async function adopt(options: ChildOptions): Promise<Child> {
 }
 
 async function untilReady(options: ChildOptions, ended: Promise<ChildEnd>, gone: AbortSignal): Promise<void> {
-  const { name, log, readyTimeoutMs, whyEnded } = options;
+  const { log, readyTimeoutMs, whyEnded } = options;
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(
       () =>
         reject(
-          new CotalError(ErrorCode.DeadlineExceeded, `${name} was not ready within ${readyTimeoutMs} ms`, {
+          new CotalError(ErrorCode.DeadlineExceeded, lateText(options), {
             next: `read ${log}; on a slow machine, run cotal up again`,
           }),
         ),
@@ -97,6 +99,11 @@ async function untilReady(options: ChildOptions, ended: Promise<ChildEnd>, gone:
   } finally {
     clearTimeout(timer);
   }
+}
+
+function lateText({ name, readyTimeoutMs, whyLate }: ChildOptions): string {
+  const why = whyLate?.();
+  return `${name} was not ready within ${readyTimeoutMs / 1000} s${why === undefined ? "" : ` (${why})`}`;
 }
 
 /** `code 1` or `SIGKILL`. */

@@ -9,7 +9,7 @@ import type { DaemonEvent } from "../shared/daemon/host.ts";
 import { type Child, type ChildEnd, adopt, endText } from "./child.ts";
 import { childEnv } from "./child-env.ts";
 import { type LogFile, lastLines, openLogFile } from "./log-file.ts";
-import { failingChecks } from "./readyz.ts";
+import { type HealthCheck, failingChecks } from "./readyz.ts";
 import { parseJson } from "./state-folder.ts";
 
 export type DaemonProcess = {
@@ -21,6 +21,11 @@ export type DaemonProcess = {
   readonly listening: (healthPort: number) => void;
   /** Told every few seconds of a start that takes longer, with what the daemon says. */
   readonly waiting: (why: string) => void;
+  /**
+   * Whether it serves what this start is for, though these checks fail: it may keep several spaces,
+   * and one that can't be served takes no other along. Asked when it takes longer than usual.
+   */
+  readonly isEnough: (failing: readonly HealthCheck[]) => boolean;
 };
 
 const READY_TIMEOUT_MS = 30_000;
@@ -37,6 +42,11 @@ const NODE_FLAGS = ["--max-semi-space-size=2"];
 
 export function launchDaemon(options: DaemonProcess): Promise<Child> {
   const { name, program, env, log } = options;
+  let why: string | undefined;
+  const waiting = (next: string): void => {
+    if (next !== why) options.waiting(next);
+    why = next;
+  };
   const file = openLogFile(log);
   const child = spawn(process.execPath, [...NODE_FLAGS, program], {
     stdio: ["ignore", "pipe", "pipe", "ipc"],
@@ -55,7 +65,8 @@ export function launchDaemon(options: DaemonProcess): Promise<Child> {
     name,
     log,
     process: child,
-    untilReady: (ended) => untilReady(child, ended, options),
+    untilReady: (ended) => untilReady(child, ended, { ...options, waiting }),
+    whyLate: () => why,
     readyTimeoutMs: READY_TIMEOUT_MS,
     whyEnded: (end) => whyEnded(name, log, end, file),
   });
@@ -66,11 +77,15 @@ function untilReady(child: ChildProcess, ended: AbortSignal, options: DaemonProc
     let timer: NodeJS.Timeout | undefined;
     const settle = (): void => {
       clearInterval(timer);
+      timer = undefined;
       resolve();
     };
     const ask = async (port: number): Promise<void> => {
-      const [first] = (await failingChecks(port)) ?? [];
-      if (first !== undefined && !ended.aborted) options.waiting(`${first.name}: ${first.detail}`);
+      const failing = (await failingChecks(port)) ?? [];
+      const [first] = failing;
+      if (first === undefined || ended.aborted || timer === undefined) return;
+      options.waiting(`${first.name}: ${first.detail}`);
+      if (options.isEnough(failing)) settle();
     };
     ended.addEventListener("abort", settle, { once: true });
     child.on("message", (event: DaemonEvent) => {

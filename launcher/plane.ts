@@ -99,7 +99,7 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
   const { state, report, signal } = options;
   const began = performance.now();
   const space = spaceToken(options.space);
-  const { port, auth } = settle(options);
+  const { port, auth, spaces } = settle(options, space);
   await assertPortFree(LOOPBACK, port);
   const monitor = await freePort(LOOPBACK);
   const server = `nats://${LOOPBACK}:${port}`;
@@ -136,7 +136,7 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
     keep("broker", () => launchBroker(brokerOptions(state, binary, port))),
   );
   if (trusted !== undefined) await timed("space", `accounts and keys of ${space}`, () => trusted);
-  writeRemembered(state, { v: 1, port, auth });
+  writeRemembered(state, { v: 1, port, auth, ...(isOpen ? { spaces } : {}) });
   await timed("provisioner", "streams, buckets and the command rail", () =>
     keep("provisioner", () => {
       recorder.health("provisioner", undefined);
@@ -144,9 +144,10 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
         name: "provisioner",
         program: PROVISIONER,
         log: planePaths(state).log("provisioner"),
-        env: provisionerEnv(state, server, space, isOpen),
+        env: isOpen ? openEnv(server, spaces) : accountsEnv(server, state),
         listening: (at) => recorder.health("provisioner", at),
         waiting: (why) => report({ kind: "waiting", child: "provisioner", why }),
+        isEnough: (failing) => failing.every(({ name }) => isOfOtherSpace(name, space)),
       });
     }),
   );
@@ -155,8 +156,10 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
   return { server, port, space, auth, state, ms: Math.round(performance.now() - began) };
 }
 
-/** Port and mode: what was asked for, else what this state was made with. */
-function settle(options: PlaneOptions): { readonly port: number; readonly auth: AuthMode } {
+type Settled = { readonly port: number; readonly auth: AuthMode; readonly spaces: readonly string[] };
+
+/** Port, mode and spaces: what was asked for, else what this state was made with. */
+function settle(options: PlaneOptions, space: string): Settled {
   const before = readRemembered(options.state);
   const auth = options.auth ?? before?.auth ?? "static";
   if (auth === "user") {
@@ -172,7 +175,8 @@ function settle(options: PlaneOptions): { readonly port: number; readonly auth: 
       { outcome: Outcome.NotExecuted, next: `name another folder with --state, or leave --auth ${auth} out` },
     );
   }
-  return { port: options.port ?? before?.port ?? DEFAULT_PORT, auth };
+  const spaces = [...new Set([...(before?.spaces ?? []), space])];
+  return { port: options.port ?? before?.port ?? DEFAULT_PORT, auth, spaces };
 }
 
 function initTrust(options: PlaneOptions, port: number, monitor: number, isOpen: boolean): Promise<unknown> {
@@ -199,12 +203,20 @@ function brokerOptions(state: string, binary: BrokerBinary, port: number): Param
   };
 }
 
-function provisionerEnv(state: string, server: string, space: string, isOpen: boolean): Record<string, string> {
-  const common = { COTAL_SERVERS: server, COTAL_BROKER: isOpen ? "open" : "accounts" };
-  // An open space has no keys by which the daemon could find it: it is named.
-  if (isOpen) return { ...common, COTAL_SPACES: [...new Set([space, ...knownSpaces(state)])].join(",") };
+function accountsEnv(server: string, state: string): Record<string, string> {
   const keys = trustPaths(state).provisioner("{space}");
-  return { ...common, COTAL_SPACES: "*", COTAL_PROVISIONER_KEYS: keys };
+  return { COTAL_SERVERS: server, COTAL_BROKER: "accounts", COTAL_SPACES: "*", COTAL_PROVISIONER_KEYS: keys };
+}
+
+/** An open space has no keys by which the daemon could find it: it is named. */
+function openEnv(server: string, spaces: readonly string[]): Record<string, string> {
+  return { COTAL_SERVERS: server, COTAL_BROKER: "open", COTAL_SPACES: spaces.join(",") };
+}
+
+/** Names of the provisioner's checks: `loop:space:<s>` and `connection:<s>.<which>`. */
+function isOfOtherSpace(check: string, space: string): boolean {
+  const of = /^(?:loop:space:|connection:)([^.]+)/.exec(check)?.[1];
+  return of !== undefined && of !== space;
 }
 
 /** Nothing is started once the start was ended. */

@@ -14,7 +14,7 @@ export type RunOptions = Omit<PlaneOptions, "signal" | "killSignal"> & {
   readonly until?: AbortSignal;
 };
 
-/** Settles when everything is stopped in order; throws what kept it from coming up. */
+/** Settles when everything is stopped in order, also from a start; throws what kept it from coming up. */
 export async function runPlane(options: RunOptions): Promise<void> {
   const signals = stopSignals();
   const stop = AbortSignal.any([signals.stop, ...(options.until === undefined ? [] : [options.until])]);
@@ -23,10 +23,18 @@ export async function runPlane(options: RunOptions): Promise<void> {
     options.ready(plane.facts);
     await aborted(stop);
     await plane.stop();
-    if (signals.atOnce.aborted) throw new CotalError(ErrorCode.Cancelled, "ended at once, without a drain");
-  } finally {
-    signals.off();
+    if (signals.atOnce.aborted) throw cutShort();
+  } catch (thrown) {
+    const asked = stop.aborted && thrown instanceof CotalError && thrown.code === ErrorCode.Cancelled;
+    if (!asked) throw thrown;
+    if (signals.atOnce.aborted) throw cutShort();
   }
+}
+
+function cutShort(): CotalError {
+  return new CotalError(ErrorCode.Cancelled, "ended at once, without a drain", {
+    next: "what was stored is kept; cotal up starts it again",
+  });
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

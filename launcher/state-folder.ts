@@ -11,7 +11,7 @@
  *
  * Invariant: nothing here is a secret, but the folder holds secrets, so it is 0700.
  */
-import { chmodSync, mkdirSync, readFileSync, readdirSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync } from "node:fs";
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { z } from "zod";
@@ -65,6 +65,8 @@ export const Remembered = z.looseObject({
   v: z.literal(1),
   port: z.number().int().min(1).max(65_535),
   auth: AuthMode,
+  /** Spaces of an open broker: nothing else names them. */
+  spaces: z.array(z.string().regex(SPACE_TOKEN)).optional(),
 });
 export type Remembered = z.infer<typeof Remembered>;
 
@@ -84,12 +86,12 @@ export function writeRemembered(state: string, remembered: Remembered): void {
   writePrivate(planePaths(state).remembered, JSON.stringify(remembered));
 }
 
-/** Spaces whose trust lies in this folder. */
+/** Spaces whose keys lie in this folder; one that was only named by a command is none. */
 export function knownSpaces(state: string): string[] {
   try {
-    return readdirSync(trustPaths(state).spaces, { withFileTypes: true })
-      .filter((entry) => entry.isDirectory() && SPACE_TOKEN.test(entry.name))
-      .map((entry) => entry.name);
+    return readdirSync(trustPaths(state).spaces).filter(
+      (name) => SPACE_TOKEN.test(name) && existsSync(trustPaths(state).spaceTrust(name)),
+    );
   } catch {
     // No space has been made yet.
     return [];

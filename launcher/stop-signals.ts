@@ -3,7 +3,8 @@
  *
  * Invariant: one Ctrl-C is one. npm and a wrapper hand on what the terminal has sent to the whole
  * process group already, so the same wish may arrive two or three times within milliseconds; only a
- * later one means "at once".
+ * later one means "at once". For the same reason the listeners stay to the end of the process: a
+ * late copy of the first must not kill what is leaving in order.
  */
 
 const SAME_WISH_MS = 500;
@@ -14,7 +15,6 @@ export type StopSignals = {
   readonly stop: AbortSignal;
   /** Aborted by one that came later. */
   readonly atOnce: AbortSignal;
-  readonly off: () => void;
 };
 
 export function stopSignals(): StopSignals {
@@ -31,11 +31,5 @@ export function stopSignals(): StopSignals {
     }
   };
   for (const signal of SIGNALS) process.on(signal, heard);
-  return {
-    stop: stop.signal,
-    atOnce: atOnce.signal,
-    off: () => {
-      for (const signal of SIGNALS) process.off(signal, heard);
-    },
-  };
+  return { stop: stop.signal, atOnce: atOnce.signal };
 }

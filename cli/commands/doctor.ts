@@ -3,6 +3,7 @@ import type { Command } from "commander";
 import type { Finding } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { diagnose } from "../diagnosis.ts";
 import { Exit } from "../exit.ts";
+import { namedCredentials } from "../identity.ts";
 import type { Output } from "../output.ts";
 import { type Invocation, handle } from "../program.ts";
 import { oneLine } from "../text.ts";
@@ -12,7 +13,9 @@ export function registerDoctor(program: Command): void {
 }
 
 async function doctor({ options, out, target }: Invocation<object>): Promise<Exit> {
-  const { findings, checked } = await diagnose(target(), options.server === undefined);
+  const at = target();
+  const named = await namedCredentials(at, options, out);
+  const { findings, checked } = await diagnose(at, options.server === undefined, named);
   for (const finding of findings) print(out, finding);
   const summary =
     findings.length === 0

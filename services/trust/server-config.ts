@@ -28,6 +28,8 @@ export function serverConfigText(config: ServerConfig): string {
     `max_control_line: ${REQUIRED_CONTROL_LINE}`,
     `max_payload: ${config.maxPayload}`,
     'write_deadline: "10s"',
+    // Only where the launcher names a log file: without this its turned files are never removed.
+    "logfile_max_num: 3",
     `jetstream { store_dir: ${quoted(config.storeDir)} }`,
   ];
   if (config.trust === undefined) return [...common, ""].join("\n");

@@ -11,52 +11,32 @@
  * 4. On a `durable` channel, what was posted while the connection was down is read back from history
  *    after it returns, as long as no backstop does that; on a `live` one it is gone (§4).
  */
-import type { Msg, NatsConnection, Subscription } from "@nats-io/transport-node";
+import type { Msg, NatsConnection } from "@nats-io/transport-node";
 import { fromNats } from "../broker/errors.ts";
 import { CotalError, ErrorCode, Outcome, toCotalError } from "../protocol/base/errors.ts";
 import { channelPattern, isConcrete, matches } from "../protocol/base/channels.ts";
 import { DeliveryKind, spaceSubjects } from "../protocol/base/subjects.ts";
-import { type DeliveryClass, effectiveConfig } from "../protocol/chat/channel-config.ts";
 import { type Delivery, RejectReason } from "../protocol/chat/message.ts";
 import { type Events, Rail } from "./events.ts";
 import { type HistoryRange, readHistory } from "./history.ts";
 import { type InboxItem, makeItem } from "./item.ts";
 import { Lane, type Mailbox } from "./mailbox.ts";
 import type { Mode } from "./identity.ts";
+import {
+  type JoinOptions,
+  type Joined,
+  NO_REPLAY,
+  type Replayed,
+  type Room,
+  type Settings,
+  isAway,
+  learn,
+  replayRange,
+  view,
+} from "./room.ts";
 import type { Reads } from "./reads.ts";
 import { type Seen, seenKey } from "./seen.ts";
 import { readWire } from "./wire.ts";
-
-export type JoinOptions = {
-  /** Replay retained messages; by default as the channel is configured (§7). */
-  readonly replay?: boolean;
-  /**
-   * Read on from this CHAT sequence in place of the configured window: for a host that kept where
-   * it had got to (§7; field case 11).
-   */
-  readonly fromSeq?: number;
-};
-
-export type Joined = {
-  /** The channel or pattern as it is on the wire. */
-  readonly channel: string;
-  /** The one class that the broker's subscription alone gives. */
-  readonly state: "joined live";
-  /** The channel's effective class; unknown where its settings could not be read. */
-  readonly class: DeliveryClass | "unknown";
-  /** In words, why the durable backstop is not there, when the channel asks for one (§7). */
-  readonly shortfall?: string;
-  /** The watermark; replay covers what lies at or below it. */
-  readonly frontier?: number;
-  /**
-   * Resolves when the first reading of history is over, with how many messages it brought. More
-   * than a thousand come only while the inbox is being read: history waits and is never dropped.
-   */
-  readonly replayed: Promise<Replayed>;
-};
-
-/** `complete: false`: it failed, the reason is an event, and it is tried again in the background. */
-export type Replayed = { readonly count: number; readonly complete: boolean };
 
 export type ChannelsOptions = {
   readonly nc: NatsConnection;
@@ -82,39 +62,13 @@ export type Channels = {
   readonly stop: () => void;
 };
 
-type Room = {
-  readonly channel: string;
-  readonly subscription: Subscription;
-  class: DeliveryClass | "unknown";
-  shortfall: string | undefined;
-  frontier: number | undefined;
-  /** Everything at or below it was surfaced or is not ours. */
-  position: number | undefined;
-  /** Becomes the position at the next anchor: one anchor late, so no live copy is on its way. */
-  anchor: number | undefined;
-  sinceAnchor: number;
-  /** Live copies that wait for a replay to end. */
-  seam: Delivery[] | undefined;
-  /** The last catching-up; the next begins after it. */
-  tail: Promise<Replayed>;
-  readonly retries: Set<NodeJS.Timeout>;
-  refused: CotalError | undefined;
-  gone: boolean;
-};
-
 /** Live copies after which the position is anchored anew; well below what `seen` remembers. */
 const ANCHOR_EVERY = 2000;
 /** Unread history items above which the next page waits. */
 const HISTORY_ROOM = 1000;
+const FLUSH_MS = 5000;
 const RETRY_MS = 1000;
 const MAX_RETRY_MS = 30_000;
-
-const NO_REPLAY = "history is read one channel at a time, so a pattern brings no replay";
-
-const NO_BACKSTOP: Readonly<Record<Mode, string>> = {
-  auth: "durable backstop unavailable: nothing serves durable joins in this space yet, so this is joined live",
-  open: "durable backstop unavailable: an open space has none, so this is joined live",
-};
 
 export function createChannels(options: ChannelsOptions): Channels {
   const { nc, events, seen, mailbox } = options;
@@ -155,8 +109,7 @@ export function createChannels(options: ChannelsOptions): Channels {
     seam.push(delivery);
     if (seam.length <= options.seamCapacity) return;
     seam.shift();
-    events.count("dropped");
-    events.tell({ type: "dropped", rail: Rail.Chat, count: 1 });
+    events.dropped();
     room.sinceAnchor = 0;
   };
 
@@ -251,17 +204,33 @@ export function createChannels(options: ChannelsOptions): Channels {
     return room.tail;
   };
 
+  const joining = new Map<string, Promise<Joined>>();
   const join = async (given: string, joinOptions: JoinOptions = {}): Promise<Joined> => {
     const channel = channelPattern(given);
     const known = rooms.get(channel);
     if (known !== undefined) return { ...view(known), replayed: Promise.resolve({ count: 0, complete: true }) };
+    // Two joins of one channel are one: a second subscription would only double the work.
+    const begun = joining.get(channel) ?? enter(channel, joinOptions);
+    joining.set(channel, begun);
+    try {
+      return await begun;
+    } finally {
+      joining.delete(channel);
+    }
+  };
+  const enter = async (channel: string, joinOptions: JoinOptions): Promise<Joined> => {
     const settings = await readSettings(options.reads, channel);
     const room = open(channel);
-    await flush(nc);
+    try {
+      await flush(nc);
+    } catch (thrown) {
+      end(room);
+      throw thrown;
+    }
     // The refusal is told to the subscription's callback, before the answer to the flush.
     if (room.refused !== undefined) throw notJoined(channel, room.refused);
     rooms.set(channel, room);
-    if (!(settings instanceof CotalError)) learn(room, settings, options);
+    if (!(settings instanceof CotalError)) learn(room, settings, options.mode, events);
     if (!isConcrete(channel)) {
       events.tell({ type: "shortfall", subject: channel, message: NO_REPLAY });
       closeSeam(room);
@@ -275,7 +244,7 @@ export function createChannels(options: ChannelsOptions): Channels {
         latest = undefined;
         throw failed;
       }
-      if (latest === undefined) learn(room, (latest = await options.reads.frontier(channel)), options);
+      if (latest === undefined) learn(room, (latest = await options.reads.frontier(channel)), options.mode, events);
       const range = replayRange(latest, joinOptions, options.now);
       if (range === undefined) return undefined;
       // What was posted between the watermark and the accepted subscription came neither way yet.
@@ -320,8 +289,6 @@ export function createChannels(options: ChannelsOptions): Channels {
   };
 }
 
-type Settings = Awaited<ReturnType<Reads["frontier"]>>;
-
 /** The watermark and settings as they are now (§7), or why they could not be read. */
 async function readSettings(reads: Reads, channel: string): Promise<Settings | CotalError> {
   try {
@@ -331,65 +298,32 @@ async function readSettings(reads: Reads, channel: string): Promise<Settings | C
   }
 }
 
-/** Takes the watermark and the effective class (§7), and says what falls short. */
-function learn(room: Room, settings: Settings, { mode, events }: ChannelsOptions): void {
-  room.frontier = settings.frontier;
-  room.position = settings.frontier;
-  room.class = effectiveConfig(settings.config, settings.defaults).deliveryClass;
-  if (isWide(room.channel)) room.shortfall = WIDE;
-  else if (room.class === "durable") room.shortfall = NO_BACKSTOP[mode];
-  if (room.shortfall !== undefined) {
-    events.tell({ type: "shortfall", subject: room.channel, message: room.shortfall });
-  }
-}
-
-const WIDE = "a subscription with * or the root > takes no durable membership: it is joined live only";
-
-/** `*` anywhere, or the root `>` (§7): no durable membership. */
-function isWide(channel: string): boolean {
-  return channel === ">" || channel.split(".").includes("*");
-}
-
-/** Is a reading that failed worth another try? A refusal is not. */
-function isAway(error: CotalError): boolean {
-  return error.code !== ErrorCode.PermissionDenied && error.code !== ErrorCode.BadRequest;
-}
-
 function end(room: Room): void {
   room.gone = true;
   for (const retry of room.retries) clearTimeout(retry);
   room.subscription.unsubscribe();
 }
 
-/** Where the replay of a join begins: at the channel's configured window (§7). */
-function replayRange(
-  settings: Settings,
-  { replay, fromSeq }: JoinOptions,
-  now: () => number,
-): Omit<HistoryRange, "upToSeq"> | undefined {
-  const config = effectiveConfig(settings.config, settings.defaults);
-  if (!(replay ?? config.replay)) return undefined;
-  if (fromSeq !== undefined) return { fromSeq };
-  return config.replayWindowMs === undefined ? {} : { sinceMs: Math.max(0, now() - config.replayWindowMs) };
-}
-
-function view(room: Room): Omit<Joined, "replayed"> {
-  return {
-    channel: room.channel,
-    state: "joined live",
-    class: room.class,
-    ...(room.shortfall === undefined ? {} : { shortfall: room.shortfall }),
-    ...(room.frontier === undefined ? {} : { frontier: room.frontier }),
-  };
-}
-
 /** A round trip: what the broker refused before it is known after it. */
 async function flush(nc: NatsConnection): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(unconfirmed()), FLUSH_MS);
+  });
   try {
-    await nc.flush();
+    await Promise.race([nc.flush(), late]);
   } catch (thrown) {
-    throw fromNats(thrown, "join");
+    throw fromNats(thrown, "the channel");
+  } finally {
+    clearTimeout(timer);
   }
+}
+
+function unconfirmed(): CotalError {
+  return new CotalError(ErrorCode.Unavailable, `the broker did not confirm it within ${FLUSH_MS} ms`, {
+    outcome: Outcome.NotExecuted,
+    next: "try again once the connection is up",
+  });
 }
 
 function notJoined(channel: string, cause: CotalError): CotalError {

@@ -9,10 +9,12 @@
  */
 import type { Msg, NatsConnection } from "@nats-io/transport-node";
 import { AckBody, parseAck } from "../protocol/base/broker-subjects.ts";
+import { digestOf } from "../protocol/base/canonical.ts";
 import { type Delivery, RejectReason } from "../protocol/chat/message.ts";
 import type { DeliveryKind } from "../protocol/base/subjects.ts";
+import { createBatched } from "./batched.ts";
 import type { Events } from "./events.ts";
-import { createHolds } from "./holds.ts";
+import { type Identity, createHolds } from "./holds.ts";
 import { type InboxItem, makeItem } from "./item.ts";
 import { type PullState, createPullLoop } from "./pull.ts";
 import { type Seen, seenKey } from "./seen.ts";
@@ -55,19 +57,14 @@ export type DurableReader = {
 export function createDurableReader(options: DurableOptions): DurableReader {
   const { nc, events, seen, rail } = options;
   let stopping = false;
-  const publish = (subject: string, body: string): void => {
-    try {
-      nc.publish(subject, body);
-    } catch {
-      // The connection is closed: the copy stays pending and is delivered again.
-    }
-  };
+  const { publish, flush } = createBatched(nc);
   const holds = createHolds({
     publish,
     ackWaitMs: options.ackWaitMs,
+    isUp: options.isUp,
     now: options.now,
     onLapsed: (id) => events.tell({ type: "lapsed", rail, id }),
-    onSettled: (key, acked) => {
+    onSettled: ({ key }, acked) => {
       if (acked) {
         events.count("acked");
         if (key !== undefined) seen.add(key);
@@ -89,13 +86,14 @@ export function createDurableReader(options: DurableOptions): DurableReader {
     if (!isExpected(read.delivery, options.expected)) {
       return terminate(reply, RejectReason.MalformedSubject, "addressed to somebody else");
     }
-    const key = seenKey(read.delivery);
-    if (holds.join(key, { subject: reply, info: ack })) return events.count("duplicates");
+    const identity = identityOf(read.delivery, ack.streamSequence);
+    const { key } = identity;
+    if (holds.join(identity, { subject: reply, info: ack })) return events.count("duplicates");
     if (key !== undefined && seen.has(key)) {
       events.count("duplicates");
       return publish(reply, AckBody.Ack);
     }
-    const hold = holds.take(key, { subject: reply, info: ack }, read.delivery.message.id);
+    const hold = holds.take(identity, { subject: reply, info: ack }, read.delivery.message.id);
     // Pulled before the stop and delivered after it: nobody will handle it here.
     if (stopping) return hold.nak(0);
     events.received(rail);
@@ -108,6 +106,7 @@ export function createDurableReader(options: DurableOptions): DurableReader {
 
   const loop = createPullLoop({
     nc,
+    publish,
     stream: options.stream,
     durable: options.durable,
     replyLead: options.replyLead,
@@ -132,10 +131,25 @@ export function createDurableReader(options: DurableOptions): DurableReader {
       stopping = true;
       return loop.stop();
     },
-    giveBack: holds.giveBack,
-    stop: holds.stop,
+    giveBack: () => {
+      holds.giveBack();
+      flush();
+    },
+    stop: () => {
+      holds.stop();
+      flush();
+    },
   };
 }
+
+/** Without an id, only a redelivery of the same stored message is the same. */
+function identityOf(delivery: Delivery, seq: number): Identity {
+  const key = seenKey(delivery);
+  const { from, message } = delivery;
+  return { key, same: key ?? digestOf(encoder.encode(JSON.stringify([seq, from, message.ts, message.parts]))) };
+}
+
+const encoder = new TextEncoder();
 
 function isExpected({ subject }: Delivery, expected: DurableOptions["expected"]): boolean {
   return subject.space === expected.space && subject.kind === expected.kind && subject.rest === expected.target;

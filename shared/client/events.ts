@@ -5,7 +5,9 @@
  * 1. Nothing is lost, refused or delayed in silence: each such moment is an event and a count.
  * 2. No event carries a payload or a secret. A refused delivery is never charged to the sender that
  *    its subject names: worthless bytes can be forged on a live subject (`stored-copy`).
- * 3. A listener that throws does not reach the wire code; a slow reader of events loses the oldest.
+ * 3. A flood makes counts, not events: drops are told as a sum, refused deliveries at most so many a
+ *    second.
+ * 4. A listener that throws does not reach the wire code; a slow reader of events loses the oldest.
  */
 import type { CotalError } from "../protocol/base/errors.ts";
 import type { RejectReason } from "../protocol/chat/message.ts";
@@ -57,22 +59,26 @@ export type SessionStats = {
   readonly pullsLost: number;
 };
 
-type Counter = "published" | "publishFailed" | "duplicates" | "dropped" | "acked" | "redelivered" | "pullsLost";
+type Counter = "published" | "publishFailed" | "duplicates" | "acked" | "redelivered" | "pullsLost";
 
 export type Events = {
   readonly tell: (event: SessionEvent) => void;
   readonly count: (what: Counter, by?: number) => void;
   readonly received: (rail: "chat" | "dm" | "role") => void;
   readonly rejected: (rail: Rail, reason: RejectReason | "presence", detail: string) => void;
+  /** A live copy that a slow reader lost. */
+  readonly dropped: () => void;
   readonly stats: (held: number) => SessionStats;
   readonly iterate: () => AsyncIterableIterator<SessionEvent>;
   readonly close: () => void;
 };
 
 const KEPT_EVENTS = 1000;
+const REJECTIONS_TOLD_PER_SECOND = 50;
+const DROPS_TOLD_EVERY_MS = 500;
 
 export function createEvents(onEvent: ((event: SessionEvent) => void) | undefined): Events {
-  const counters: Record<Counter, number> = {
+  const counters: Record<Counter | "dropped", number> = {
     published: 0,
     publishFailed: 0,
     duplicates: 0,
@@ -92,8 +98,23 @@ export function createEvents(onEvent: ((event: SessionEvent) => void) | undefine
     }
     for (const reader of readers) reader(event);
   };
+  let toldInSecond = 0;
+  let second = 0;
+  let dropped = 0;
+  let dropTimer: NodeJS.Timeout | undefined;
+  const tellDrops = (): void => {
+    clearTimeout(dropTimer);
+    dropTimer = undefined;
+    if (dropped > 0) tell({ type: "dropped", rail: Rail.Chat, count: dropped });
+    dropped = 0;
+  };
   return {
     tell,
+    dropped: () => {
+      counters.dropped += 1;
+      dropped += 1;
+      dropTimer ??= setTimeout(tellDrops, DROPS_TOLD_EVERY_MS);
+    },
     count: (what, by = 1) => {
       counters[what] += by;
     },
@@ -102,7 +123,11 @@ export function createEvents(onEvent: ((event: SessionEvent) => void) | undefine
     },
     rejected: (rail, reason, detail) => {
       rejected.set(reason, (rejected.get(reason) ?? 0) + 1);
-      tell({ type: "rejected", rail, reason, detail });
+      const now = Math.floor(performance.now() / 1000);
+      if (now !== second) toldInSecond = 0;
+      second = now;
+      toldInSecond += 1;
+      if (toldInSecond <= REJECTIONS_TOLD_PER_SECOND) tell({ type: "rejected", rail, reason, detail });
     },
     stats: (held) => ({
       ...counters,
@@ -112,6 +137,7 @@ export function createEvents(onEvent: ((event: SessionEvent) => void) | undefine
     }),
     iterate: () => iterate(readers),
     close: () => {
+      tellDrops();
       for (const reader of readers) reader(undefined);
     },
   };

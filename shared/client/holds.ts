@@ -5,7 +5,8 @@
  * 1. Acknowledged only when handled. What is given back is nakked, never dropped after an ack.
  * 2. A copy in hand is renewed (`+WPI`) while its ack wait can't have run out since the last
  *    renewal; after that it is left alone, because another delivery of it may be under way (§8).
- * 3. A redelivery of what is in hand joins it: it is shown once and all its copies are settled.
+ * 3. A redelivery of what is in hand joins it: it is shown once and all its copies are settled. A
+ *    bare sequence proves nothing: a stream that was made anew counts from one again.
  */
 import { AckBody, type AckInfo, nakBody } from "../protocol/base/broker-subjects.ts";
 
@@ -22,10 +23,12 @@ export type Hold = {
 export type HoldsOptions = {
   readonly publish: (subject: string, body: string) => void;
   readonly ackWaitMs: number;
+  /** Nothing is renewed while the connection is down, whatever the library buffers. */
+  readonly isUp: () => boolean;
   /** Monotonic milliseconds. */
   readonly now: () => number;
   /** Called once a hold is settled, and whether it was acknowledged. */
-  readonly onSettled: (key: string | undefined, acked: boolean) => void;
+  readonly onSettled: (identity: Identity, acked: boolean) => void;
   /** A copy that may be delivered again although it is in hand. */
   readonly onLapsed: (label: string) => void;
 };
@@ -33,10 +36,16 @@ export type HoldsOptions = {
 /** A copy's ack subject, and what it says. */
 export type AckSubject = { readonly subject: string; readonly info: AckInfo };
 
+/**
+ * What makes two copies one message: its key (`seenKey`), or, without an id, sequence and content.
+ * Two of one identity are never in hand as two.
+ */
+export type Identity = { readonly key: string | undefined; readonly same: string };
+
 export type Holds = {
-  readonly take: (key: string | undefined, receipt: AckSubject, label: string) => Hold;
+  readonly take: (identity: Identity, receipt: AckSubject, label: string) => Hold;
   /** Adds a redelivered copy to the one in hand; false if there is none. */
-  readonly join: (key: string | undefined, receipt: AckSubject) => boolean;
+  readonly join: (identity: Identity, receipt: AckSubject) => boolean;
   readonly size: () => number;
   /** Gives everything back at once: nobody will handle it here. */
   readonly giveBack: () => void;
@@ -45,7 +54,7 @@ export type Holds = {
 };
 
 type Copy = {
-  readonly key: string | undefined;
+  readonly identity: Identity;
   readonly label: string;
   /** Ack subject by stream sequence; a later delivery replaces an earlier one. */
   readonly replies: Map<number, string>;
@@ -60,20 +69,16 @@ const RENEWALS = 3;
 
 export function createHolds(options: HoldsOptions): Holds {
   const copies = new Set<Copy>();
-  const byKey = new Map<string, Copy>();
-  const bySeq = new Map<number, Copy>();
+  const byIdentity = new Map<string, Copy>();
   const every = options.ackWaitMs / RENEWALS;
 
   const settle = (copy: Copy, body: string, acked: boolean): void => {
     if (copy.settled) return;
     copy.settled = true;
     copies.delete(copy);
-    if (copy.key !== undefined) byKey.delete(copy.key);
-    for (const [seq, reply] of copy.replies) {
-      bySeq.delete(seq);
-      options.publish(reply, body);
-    }
-    options.onSettled(copy.key, acked);
+    byIdentity.delete(copy.identity.same);
+    for (const reply of copy.replies.values()) options.publish(reply, body);
+    options.onSettled(copy.identity, acked);
   };
   const renew = (): void => {
     const time = options.now();
@@ -84,6 +89,7 @@ export function createHolds(options: HoldsOptions): Holds {
         options.onLapsed(copy.label);
         continue;
       }
+      if (!options.isUp()) continue;
       copy.renewedAt = time;
       for (const reply of copy.replies.values()) options.publish(reply, AckBody.Progress);
     }
@@ -97,13 +103,12 @@ export function createHolds(options: HoldsOptions): Holds {
     copy.deliveries = Math.max(copy.deliveries, info.deliveryCount);
     copy.renewedAt = options.now();
     copy.lapsed = false;
-    bySeq.set(seq, copy);
   };
 
   return {
-    take: (key, receipt, label) => {
+    take: (identity, receipt, label) => {
       const copy: Copy = {
-        key,
+        identity,
         label,
         replies: new Map(),
         deliveries: 1,
@@ -113,7 +118,7 @@ export function createHolds(options: HoldsOptions): Holds {
       };
       add(copy, receipt);
       copies.add(copy);
-      if (key !== undefined) byKey.set(key, copy);
+      byIdentity.set(identity.same, copy);
       return {
         seq: receipt.info.streamSequence,
         deliveries: () => copy.deliveries,
@@ -122,8 +127,8 @@ export function createHolds(options: HoldsOptions): Holds {
         settled: () => copy.settled,
       };
     },
-    join: (key, receipt) => {
-      const copy = bySeq.get(receipt.info.streamSequence) ?? (key === undefined ? undefined : byKey.get(key));
+    join: (identity, receipt) => {
+      const copy = byIdentity.get(identity.same);
       if (copy === undefined) return false;
       add(copy, receipt);
       return true;

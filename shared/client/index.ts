@@ -17,7 +17,7 @@ export type { Credentials, Identity } from "./identity.ts";
 export type { Content, MessageOptions } from "./compose.ts";
 export type { AskItem, ChatItem, DmItem, InboxItem } from "./item.ts";
 export type { Handler, Handling, Inbox } from "./inbox.ts";
-export type { JoinOptions, Joined, Replayed } from "./channels.ts";
+export type { JoinOptions, Joined, Replayed } from "./room.ts";
 export type { SessionEvent, SessionStats } from "./events.ts";
 export type { CardOptions, PresenceChange } from "./presence.ts";
 export type { RosterChange, RosterWatch } from "./roster.ts";

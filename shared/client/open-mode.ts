@@ -23,7 +23,13 @@ export async function ensureOpenInbox(nc: NatsConnection, { space, principal, ui
 }
 
 export async function ensureOpenRole(nc: NatsConnection, space: string, role: string): Promise<void> {
-  await ensureConsumer(nc, roleConsumer(space, role));
+  const spec = roleConsumer(space, role);
+  if (await exists(nc, spec)) return;
+  try {
+    await ensureConsumer(nc, spec);
+  } catch (error) {
+    if (!(await exists(nc, spec))) throw error;
+  }
 }
 
 async function exists(nc: NatsConnection, spec: ConsumerSpec): Promise<boolean> {

@@ -19,6 +19,7 @@ export type PullState = "unknown" | "ok" | "missing";
 
 export type PullOptions = {
   readonly nc: NatsConnection;
+  readonly publish: (subject: string, body: Uint8Array, reply: string) => void;
   readonly stream: string;
   readonly durable: string;
   /** A subject prefix in the own inbox. */
@@ -102,12 +103,7 @@ export function createPullLoop(options: PullOptions): PullLoop {
     while (out.size < want) {
       number += 1;
       out.set(number, now() + options.expiresMs + GRACE_MS);
-      try {
-        nc.publish(subject, body, { reply: options.replyLead + number });
-      } catch {
-        out.delete(number);
-        return;
-      }
+      options.publish(subject, body, options.replyLead + number);
     }
   };
   const ended = (): void => {

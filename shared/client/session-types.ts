@@ -7,7 +7,7 @@ import type { RosterEntry } from "../protocol/chat/presence.ts";
 import type { SpaceSettings } from "../protocol/chat/space-settings.ts";
 import type { ChannelConfig, ChannelDefaults } from "../protocol/chat/channel-config.ts";
 import type { Call } from "./caller.ts";
-import type { JoinOptions, Joined } from "./channels.ts";
+import type { JoinOptions, Joined } from "./room.ts";
 import type { Content, MessageOptions } from "./compose.ts";
 import type { SessionEvent, SessionStats } from "./events.ts";
 import type { Identity } from "./identity.ts";

@@ -31,14 +31,13 @@ export async function bare(setup: Setup): Promise<Jobs> {
     js.publish(to, text, { msgID: nuid.next() });
   const live = front.subscribe(subjects.chatRead(setup.channel))[Symbol.asyncIterator]();
 
-  /** Everything under the filter, by batched direct gets. */
-  const read = async (stream: string, filter: string): Promise<StoredMsg[]> => {
+  /** So many under the filter, by batched direct gets. */
+  const read = async (stream: string, filter: string, count: number): Promise<StoredMsg[]> => {
     const found: StoredMsg[] = [];
-    for (let seq = 1, more = true; more; seq = (found.at(-1)?.seq ?? 0) + 1) {
-      const before = found.length;
+    while (found.length < count) {
+      const seq = (found.at(-1)?.seq ?? 0) + 1;
       const page = await manager.direct.getBatch(stream, { seq, batch: BATCH, next_by_subj: filter });
       for await (const message of page) found.push(message);
-      more = found.length - before === BATCH;
     }
     return found;
   };
@@ -93,7 +92,7 @@ export async function bare(setup: Setup): Promise<Jobs> {
     },
     history: async ({ channel, count }) => {
       const began = performance.now();
-      const found = await read(names.chat, subjects.chatRead(channel));
+      const found = await read(names.chat, subjects.chatRead(channel), count);
       const parsed = found.map((message) => message.json<object>());
       complete("history", parsed.length, count);
       return perSecond(count, began);
@@ -101,7 +100,7 @@ export async function bare(setup: Setup): Promise<Jobs> {
     roster: async ({ members }) => {
       const began = performance.now();
       const { presence } = names.bucket;
-      const found = await read(bucketStream(presence), kvAll(presence));
+      const found = await read(bucketStream(presence), kvAll(presence), members);
       const parsed = found.map((message) => message.json<object>());
       complete("roster", parsed.length, members);
       return performance.now() - began;

@@ -19,10 +19,10 @@ export type LiveSizes = {
 };
 
 export const LIVE_SIZES: LiveSizes = {
-  rounds: 5,
-  latency: 1000,
-  publish: 20_000,
-  inbox: 15_000,
+  rounds: 7,
+  latency: 700,
+  publish: 15_000,
+  inbox: 12_000,
   history: 5000,
   members: 1000,
   rosterRounds: 15,

@@ -10,6 +10,8 @@ export type Peer = {
   readonly stop: () => Promise<void>;
 };
 
+/** No job takes nearly as long: a peer that is silent waits for something that never comes. */
+const LONGEST_MS = 60_000;
 const PROGRAM = join(import.meta.dirname, "peer.ts");
 
 export async function startPeer(side: SideName, setup: Setup, execArgv: readonly string[] = []): Promise<Peer> {
@@ -28,13 +30,20 @@ export async function startPeer(side: SideName, setup: Setup, execArgv: readonly
 
 function ask(child: ChildProcess, told: Told): Promise<unknown> {
   return new Promise((resolve, reject) => {
-    const ended = (code: number | null): void => reject(new Error(`a peer ended with ${code ?? "a signal"}`));
-    child.once("exit", ended);
-    child.once("message", (answered: Answered) => {
-      child.off("exit", ended);
-      if (answered.ok) resolve(answered.result);
-      else reject(new Error(`a peer failed: ${answered.message}`));
-    });
+    const settle = (end: () => void): void => {
+      clearTimeout(timer);
+      child.off("exit", ended).off("message", answered);
+      end();
+    };
+    const fail = (why: string): void => settle(() => reject(new Error(why)));
+    const what = told.kind === "job" ? told.name : told.kind;
+    const ended = (code: number | null): void => fail(`a peer ended with ${code ?? "a signal"} at ${what}`);
+    const answered = (answer: Answered): void => {
+      if (answer.ok) settle(() => resolve(answer.result));
+      else fail(`a peer failed at ${what}: ${answer.message}`);
+    };
+    const timer = setTimeout(() => fail(`a peer has been silent for ${LONGEST_MS} ms at ${what}`), LONGEST_MS);
+    child.once("exit", ended).once("message", answered);
     child.send(told);
   });
 }

@@ -96,6 +96,8 @@ function fillers(
   const subjects = spaceSubjects(SPACE);
   const names = spaceNames(SPACE);
   const js = jetstream(store);
+  // Only a well-formed owner is shown as a sender: a minted one's (§3).
+  const { owner } = receiver("ours");
   let number = 0;
   /** The stream takes them in order: the answer to the last one speaks for all. */
   const put = async (count: number, make: (at: number) => readonly [subject: string, body: string]) => {
@@ -108,17 +110,17 @@ function fillers(
   return {
     fillPast: (count) =>
       put(count, (at) => {
-        const sender = { owner: "acme", actor: `past_${Math.floor(at / PER_SENDER)}` };
+        const sender = { owner, actor: `past_${Math.floor(at / PER_SENDER)}` };
         return [subjects.chat(sender, PAST), message(sender, { channel: PAST }, (number += 1))];
       }),
     fillInbox: (side, count) =>
       put(count, () => {
-        const [sender, to] = [{ owner: "acme", actor: "friend" }, receiver(side)];
+        const [sender, to] = [{ owner, actor: "friend" }, receiver(side)];
         return [subjects.inst(to, sender), message(sender, { to: dotForm(to) }, (number += 1))];
       }),
     fillRoster: (members) =>
       put(members, (at) => {
-        const id = `acme.member_${at}`;
+        const id = dotForm({ owner, actor: `member_${at}` });
         return [kvKey(names.bucket.presence, id), presenceOf(id)];
       }),
   };

@@ -11,7 +11,7 @@ import {
   privateServices,
   startBareOperator,
 } from "../support/bare-operator.ts";
-import { publishOptions, tap, until } from "../support/probe.ts";
+import { type Tap, publishOptions, tap, until } from "../support/probe.ts";
 import { api, dump, makeDurable, makeStream, put, streamFacts } from "../support/raw-jetstream.ts";
 
 const NEXT = "$JS.API.CONSUMER.MSG.NEXT.BOX";
@@ -272,12 +272,57 @@ describe("pulls over an export that answers once", () => {
   });
 });
 
+describe("a reply that is a pattern", () => {
+  const waitingFor = async (durable: string, reply: string): Promise<Tap> => {
+    await makeDurable(store, "BOX", durable, { filter_subject: `box.${durable}`, ack_wait: 1e9, max_expires: 30e9 });
+    const inbox = await tap(front, `${reply}.*`);
+    pulls(front, durable, `${reply}.1`, { batch: 1, expires: 29e9 });
+    await until("the pull waits", async () => (await api(store, `CONSUMER.INFO.BOX.${durable}`))["num_waiting"] === 1);
+    return inbox;
+  };
+
+  test("takes the way back of every answer that it matches: others' waiting pulls are handed out to nobody", async () => {
+    const inbox = await waitingFor("victim", "_INBOX.victim");
+    const attacker = await broker.login(await broker.user("FRONT", { pub: { allow: ["chat.attacker"] } }));
+    attacker.publish("chat.attacker", "x", { reply: ">" });
+    await attacker.flush();
+    await until("the post is stored", async () =>
+      (await dump(store, "CHAT")).some(({ subject }) => subject === "chat.attacker"),
+    );
+    await put(store, "box.victim", "letter");
+    await until(
+      "it is handed out",
+      async () => (await api(store, "CONSUMER.INFO.BOX.victim"))["num_ack_pending"] === 1,
+    );
+    await front.flush();
+    expect(inbox.messages).toEqual([]);
+    // A delay and no loss: it comes again after its ack wait, to the next pull.
+    await until("the next pull has it", async () => {
+      pulls(front, "victim", "_INBOX.victim.2");
+      await front.flush();
+      return inbox.messages.some((message) => message.string() === "letter");
+    });
+  });
+
+  test("takes nothing that it does not match", async () => {
+    const inbox = await waitingFor("spared", "_INBOX.spared");
+    await put(front, "chat.a", "x");
+    front.publish("chat.a", "x", { reply: "other.>" });
+    await put(front, "chat.a", "after it");
+    await put(store, "box.spared", "letter");
+    await until("it came", () => inbox.messages.length === 1);
+    expect(inbox.messages.map((message) => message.string())).toEqual(["letter"]);
+  });
+});
+
 describe("traces of a message", () => {
   const trace = (nc: NatsConnection, subject: string, to: string): void =>
     nc.publish(subject, "x", publishOptions({ headers: { "Nats-Trace-Dest": to } }));
 
   test("go where the publisher asks, into the store too; but only where it may publish", async () => {
-    const narrow = await broker.login(await broker.user("FRONT", { pub: { allow: ["chat.narrow"] }, sub: { allow: ["_INBOX.>"] } }));
+    const narrow = await broker.login(
+      await broker.user("FRONT", { pub: { allow: ["chat.narrow"] }, sub: { allow: ["_INBOX.>"] } }),
+    );
     const heard = await tap(front, "live.traced");
     trace(narrow, "chat.narrow", "live.traced");
     trace(narrow, "chat.narrow", "chat.bob");
@@ -285,7 +330,9 @@ describe("traces of a message", () => {
     trace(front, "chat.front", "live.traced");
     trace(front, "chat.front", "chat.traced");
     await until("the free one's traces came", () => heard.messages.length > 0);
-    await until("and are stored", async () => (await dump(store, "CHAT")).some(({ subject }) => subject === "chat.traced"));
+    await until("and are stored", async () =>
+      (await dump(store, "CHAT")).some(({ subject }) => subject === "chat.traced"),
+    );
     expect(heard.messages.filter((message) => message.string().includes("chat.narrow"))).toEqual([]);
     expect((await dump(store, "CHAT")).map(({ subject }) => subject)).not.toContain("chat.bob");
   });

@@ -91,7 +91,10 @@ describe("clients of front", () => {
     await expectHeld(credential, only(agent(who(credential, SPACE))));
   });
 
-  const expectMinted = async (profile: "observer" | "admin" | "channel-writer" | "probe", expected: (one: Who) => Expected[]) => {
+  const expectMinted = async (
+    profile: "observer" | "admin" | "channel-writer" | "probe",
+    expected: (one: Who) => Expected[],
+  ) => {
     const credential = await space.mint({ actor: `a_${profile.replace("-", "_")}`, profile });
     await expectHeld(credential, only(expected(who(credential, SPACE))));
   };

@@ -16,7 +16,11 @@ import { type Person, dash } from "./expected/kit.ts";
 const SPACE = "main";
 const LAB = "lab";
 const EPOCH = 7;
-const AGENT = { subscribe: ["general", "team.>", "ops.*", "a.*.b"], publish: ["general", "team.>", "ops.*"], role: "reviewer" };
+const AGENT = {
+  subscribe: ["general", "team.>", "ops.*", "a.*.b"],
+  publish: ["general", "team.>", "ops.*"],
+  role: "reviewer",
+};
 
 let space: TestSpace;
 let sibling: Person;
@@ -31,7 +35,13 @@ beforeAll(async () => {
 afterAll(() => space.stop());
 
 /** One credential with the rows that it was minted from. */
-type Held = { readonly credential: Credential; readonly account: Account; readonly rows: readonly Row[]; readonly me: Person; readonly space: string };
+type Held = {
+  readonly credential: Credential;
+  readonly account: Account;
+  readonly rows: readonly Row[];
+  readonly me: Person;
+  readonly space: string;
+};
 
 const of = (credential: Credential, account: Account, at: string, rows: readonly Row[]): Held => ({
   credential,
@@ -77,7 +87,11 @@ async function held(profile: BuiltProfile): Promise<Held[]> {
     case "ledger":
       return daemon("ledger", lab);
     case "deprovisioner": {
-      const { owner, actor: name, uid } = personOf(await space.mint({ actor: actor("target"), space: LAB, subscribe: ["general"] }));
+      const {
+        owner,
+        actor: name,
+        uid,
+      } = personOf(await space.mint({ actor: actor("target"), space: LAB, subscribe: ["general"] }));
       return daemon("deprovisioner", { ...lab, target: { principal: { owner, actor: name }, uid } });
     }
     case "system-administrator":
@@ -110,11 +124,18 @@ function neighbours(row: Row, { me, space: at }: Held): Probe[] {
   const ownTail = row.subject.split(".").at(-1);
   if (ownTail !== ">" && !(row.op === "sub" && ownTail === "*")) out.push(`${base}.x`);
   if (tokens.length > 2) out.push(tokens.slice(0, -1).join("."));
-  if (row.op === "sub") for (let keep = 1; keep < tokens.length - 1; keep += 1) out.push([...tokens.slice(0, keep), ">"].join("."));
+  if (row.op === "sub")
+    for (let keep = 1; keep < tokens.length - 1; keep += 1) out.push([...tokens.slice(0, keep), ">"].join("."));
   const queue = row.op === "sub" && row.queue !== undefined ? { queue: row.queue } : {};
-  const probes = out.map((subject): Probe => (row.op === "pub" ? { op: "pub", subject } : { op: "sub", subject, ...queue }));
+  const probes = out.map((subject): Probe =>
+    row.op === "pub" ? { op: "pub", subject } : { op: "sub", subject, ...queue },
+  );
   if (row.op === "sub" && row.queue !== undefined) {
-    probes.push({ op: "sub", subject: base }, { op: "sub", subject: base, queue: "other" }, { op: "sub", subject: base, queue: `${row.queue}.x` });
+    probes.push(
+      { op: "sub", subject: base },
+      { op: "sub", subject: base, queue: "other" },
+      { op: "sub", subject: base, queue: `${row.queue}.x` },
+    );
   }
   return probes;
 }
@@ -131,7 +152,12 @@ function others(token: string, me: Person, at: string): string[] {
   if (token.includes(me.connId)) out.push(`_INBOX_${stranger.connId}`, `_INBOX_${me.uid}_${"n".repeat(26)}`, "*");
   if (token.includes(dash(me))) {
     const kind = token.slice(0, token.indexOf("_"));
-    out.push(`${kind}_${dash(sibling)}`, `${kind}_${dash(stranger)}`, `${kind}_${dash({ ...me, uid: stranger.uid })}`, "*");
+    out.push(
+      `${kind}_${dash(sibling)}`,
+      `${kind}_${dash(stranger)}`,
+      `${kind}_${dash({ ...me, uid: stranger.uid })}`,
+      "*",
+    );
   }
   if (token === "reviewer") out.push("other", "*");
   if (token === "svc_reviewer") out.push("svc_other", "*");
@@ -179,22 +205,25 @@ describe("W2.07 W3.07 W9.05 W9.07 W9.08 W9.14 W9.15 PF.01 rows of the matrix at 
 });
 
 describe("W9.15 W9.17 PF.01 H16 the exact arity of what ends in *", () => {
-  test.each(["agent", "observer", "operator"] as const)("%s: a subscription that ends in > in its place hears nothing deeper", async (profile) => {
-    const [one] = await held(profile);
-    if (one === undefined) throw new Error("no credential");
-    const nc = await space.connect(one.credential);
-    const root = await frontRoot(space, SPACE);
-    const open = one.rows.filter((row) => row.op === "sub" && row.subject.endsWith(".*"));
-    expect(open.length).toBeGreaterThan(0);
-    for (const row of open) {
-      const exact = await tap(nc, row.subject);
-      const wide = await tap(nc, `${row.subject.slice(0, -1)}>`);
-      const subject = filled(row.subject);
-      for (const tail of [".x", ".x.y", ""]) root.publish(`${subject}${tail}`, tail);
-      await until("the lawful one arrived", () => exact.messages.length > 0);
-      expect([...exact.subjects(), ...wide.subjects()].filter((heard) => heard !== subject)).toEqual([]);
-      exact.stop();
-      wide.stop();
-    }
-  });
+  test.each(["agent", "observer", "operator"] as const)(
+    "%s: a subscription that ends in > in its place hears nothing deeper",
+    async (profile) => {
+      const [one] = await held(profile);
+      if (one === undefined) throw new Error("no credential");
+      const nc = await space.connect(one.credential);
+      const root = await frontRoot(space, SPACE);
+      const open = one.rows.filter((row) => row.op === "sub" && row.subject.endsWith(".*"));
+      expect(open.length).toBeGreaterThan(0);
+      for (const row of open) {
+        const exact = await tap(nc, row.subject);
+        const wide = await tap(nc, `${row.subject.slice(0, -1)}>`);
+        const subject = filled(row.subject);
+        for (const tail of [".x", ".x.y", ""]) root.publish(`${subject}${tail}`, tail);
+        await until("the lawful one arrived", () => exact.messages.length > 0);
+        expect([...exact.subjects(), ...wide.subjects()].filter((heard) => heard !== subject)).toEqual([]);
+        exact.stop();
+        wide.stop();
+      }
+    },
+  );
 });

@@ -2,7 +2,13 @@
  * People who are out: no credential, a foreign or expired one, a revoked one, a lifecycle that ended.
  */
 import { randomBytes } from "node:crypto";
-import { AuthorizationError, type ConnectionOptions, type NatsConnection, connect, jwtAuthenticator } from "@nats-io/transport-node";
+import {
+  AuthorizationError,
+  type ConnectionOptions,
+  type NatsConnection,
+  connect,
+  jwtAuthenticator,
+} from "@nats-io/transport-node";
 import { createAccount, createUser, encodeUser } from "@nats-io/jwt";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Life } from "../../shared/grants/matrix.ts";
@@ -32,7 +38,8 @@ afterAll(() => space.stop());
 /** One login, without retries. */
 const login = (options: ConnectionOptions): Promise<NatsConnection> =>
   connect({ servers: space.url, timeout: 3000, reconnect: false, ...options });
-const as = (credential: Pick<Credential, "jwt" | "sign">): ConnectionOptions => ({
+const as = (credential: Credential): ConnectionOptions => ({
+  inboxPrefix: `_INBOX_${credential.view.connId}`,
   authenticator: (nonce) => ({
     jwt: credential.jwt,
     sig: Buffer.from(credential.sign(new TextEncoder().encode(nonce ?? ""))).toString("base64url"),
@@ -60,9 +67,14 @@ describe("W9.01 who has no credential of the space", () => {
   });
 
   test("a user of front signed by the store's key is refused, and so is one of the store signed by front's", async () => {
-    for (const [at, by] of [["front", "store"], ["store", "front"]] as const) {
+    for (const [at, by] of [
+      ["front", "store"],
+      ["store", "front"],
+    ] as const) {
       const user = createUser();
-      const jwt = await encodeUser("x", user, accountKeys(space, S, by).signer.pair, { issuer_account: accountKeys(space, S, at).accountKey });
+      const jwt = await encodeUser("x", user, accountKeys(space, S, by).signer.pair, {
+        issuer_account: accountKeys(space, S, at).accountKey,
+      });
       await expect(login({ authenticator: jwtAuthenticator(jwt, user.getSeed()) })).rejects.toThrow(AuthorizationError);
     }
   });
@@ -71,8 +83,16 @@ describe("W9.01 who has no credential of the space", () => {
     const user = createUser();
     const { accountKey, signer } = accountKeys(space, S, "front");
     const until_ = (seconds: number): Promise<string> =>
-      encodeUser("x", user, signer.pair, { issuer_account: accountKey }, { exp: Math.floor(Date.now() / 1000) + seconds });
-    await expect(login({ authenticator: jwtAuthenticator(await until_(-10), user.getSeed()) })).rejects.toThrow(AuthorizationError);
+      encodeUser(
+        "x",
+        user,
+        signer.pair,
+        { issuer_account: accountKey },
+        { exp: Math.floor(Date.now() / 1000) + seconds },
+      );
+    await expect(login({ authenticator: jwtAuthenticator(await until_(-10), user.getSeed()) })).rejects.toThrow(
+      AuthorizationError,
+    );
     const nc = await login({ authenticator: jwtAuthenticator(await until_(2), user.getSeed()) });
     await nc.closed();
     expect(nc.isClosed()).toBe(true);
@@ -88,7 +108,7 @@ describe("a revoked agent", () => {
     await put(nc, `cotal.${S}.chat.${dot(personOf(rita))}.general`, "while in");
   });
 
-  test("W2.01 its live connection is closed, its next login refused, and nothing of the others is touched", async () => {
+  test("its live connection is closed, its next login refused, and nothing of the others is touched", async () => {
     const before = await dump(store, `CHAT_${S}`);
     const answer = await space.trust("revoke", "--space", S, "--server", space.url, "--users", rita.view.userKey);
     expect(answer).toMatchObject({ kind: "revoked", users: 1 });
@@ -103,6 +123,12 @@ describe("a revoked agent", () => {
   test("it stays out over a restart of the broker, and others come back", async () => {
     await space.broker.kill();
     await space.broker.restart();
+    const isServed = (): Promise<boolean> =>
+      space.call("space", {}, { deadlineMs: 500 }).then(
+        () => true,
+        () => false,
+      );
+    await until("the space is served again", isServed, 20_000);
     await expect(login(as(rita))).rejects.toThrow(AuthorizationError);
     const again = await login(as(loyalCredential));
     await again.close();
@@ -119,7 +145,10 @@ describe("a lifecycle that ended", () => {
     await space.trust("revoke", "--space", S, "--server", space.url, "--users", begun.users.join(","));
     await space.call("deprovision-complete", { ...args, uid: begun.uid, opId: begun.opId });
     await expect(login(as(first))).rejects.toThrow(AuthorizationError);
-    for (const [stream, durable] of [["DM", "dm"], ["DLV", "dlv"]]) {
+    for (const [stream, durable] of [
+      ["DM", "dm"],
+      ["DLV", "dlv"],
+    ]) {
       const info = await api(store, `CONSUMER.INFO.${stream}_${S}.${durable}_${dash(one)}`);
       expect(info.error?.code).toBe(404);
     }
@@ -138,21 +167,35 @@ describe("a lifecycle that ended", () => {
 });
 
 describe("PF.02 the life of what is handed out", () => {
-  const left = (jwt: string): number => (readUserJwt(jwt).expires ?? Number.POSITIVE_INFINITY) - Math.floor(Date.now() / 1000);
+  const left = (jwt: string): number =>
+    (readUserJwt(jwt).expires ?? Number.POSITIVE_INFINITY) - Math.floor(Date.now() / 1000);
 
   test("one-shot profiles live minutes, people's static ones a month at most", async () => {
     const lives = await Promise.all(
-      (["channel-writer", "probe", "observer", "agent"] as const).map(async (profile) => left((await space.mint({ actor: `life_${profile.slice(0, 4)}`, profile })).jwt)),
+      (["channel-writer", "probe", "observer", "agent"] as const).map(async (profile) =>
+        left((await space.mint({ actor: `life_${profile.slice(0, 4)}`, profile })).jwt),
+      ),
     );
     const [writer = 0, probe = 0, observer = 0, agent = 0] = lives;
-    expect([writer <= 600, probe <= 600, observer <= 30 * 86_400, agent <= 30 * 86_400]).toEqual([true, true, true, true]);
+    expect([writer <= 600, probe <= 600, observer <= 30 * 86_400, agent <= 30 * 86_400]).toEqual([
+      true,
+      true,
+      true,
+      true,
+    ]);
   });
 
   test("the running daemons' credentials live a day at most, and are seen to by the broker", async () => {
-    const credential = await daemonCredential(space, "system-administrator", "system", { ...freshHolder(`u_${"d".repeat(26)}`, "trust"), space: "broker" });
+    const credential = await daemonCredential(space, "system-administrator", "system", {
+      ...freshHolder(`u_${"d".repeat(26)}`, "trust"),
+      space: "broker",
+    });
     const system = await space.connect(credential);
-    const seen = await system.request("$SYS.REQ.SERVER.PING.CONNZ", JSON.stringify({ auth: true, limit: 1000 }), { timeout: 5000 });
-    const { connections } = seen.json<{ data: { connections: { name?: string; jwt?: string; name_tag?: string }[] } }>().data;
+    const seen = await system.request("$SYS.REQ.SERVER.PING.CONNZ", JSON.stringify({ auth: true, limit: 1000 }), {
+      timeout: 5000,
+    });
+    const { connections } = seen.json<{ data: { connections: { name?: string; jwt?: string; name_tag?: string }[] } }>()
+      .data;
     const daemons = connections.filter(({ jwt }) => jwt !== undefined && /\.(provisioner|ledger)$/.test(dotOf(jwt)));
     expect(daemons.length).toBeGreaterThanOrEqual(3);
     expect(daemons.filter(({ jwt }) => left(jwt ?? "") > Life.Host)).toEqual([]);
@@ -165,17 +208,16 @@ describe("PF.02 the life of what is handed out", () => {
 });
 
 describe("a frame that somebody in front made up", () => {
-  test("W9.19 an answer is taken from the derived rail only: a forged one on another's rail is refused to every client", async () => {
+  test("W9.05 an answer is taken from the derived rail only: a forged one on another's rail is refused to an agent with the widest lists", async () => {
     const root = await frontRoot(space, S);
     const { uid, owner, actor } = personOf(loyalCredential);
     const rail = `cotal.${S}.ep.reply.provisioner.${uid}.1.${owner}.${actor}.${uid}.${randomBytes(13).toString("hex")}`;
-    const attacker = await space.connect(await space.mint({ actor: "forger", subscribe: [">"], publish: [">"], role: "reviewer" }));
+    const attacker = await space.connect(
+      await space.mint({ actor: "forger", subscribe: [">"], publish: [">"], role: "reviewer" }),
+    );
     const heard = await tap(root, rail);
     expect(await createProber(attacker).isRefused({ op: "pub", subject: rail, data: "{}" })).toBe(true);
-    await until("the refusal is final", async () => {
-      await root.flush();
-      return true;
-    });
+    await root.flush();
     expect(heard.messages).toEqual([]);
   });
 });

@@ -1,7 +1,10 @@
 /** The interop scenario of §12 with real processes in an authenticated space; step 6 is in cli-open. */
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { type Item, type TestPlane, eventually, startPlane, textsOf } from "../support/cli.ts";
+
+// Each test runs a dozen real processes; a slow machine needs the room, none measures it.
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 
 let plane: TestPlane;
 beforeAll(async () => {

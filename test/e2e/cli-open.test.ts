@@ -1,8 +1,11 @@
 /** An open space from `cotal up --open`: what it does, and that it says what it is. */
 import { jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Item, type TestPlane, cli, eventually, matching, startPlane, textsOf } from "../support/cli.ts";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { type TestPlane, cli, eventually, matching, startPlane, textsOf } from "../support/cli.ts";
+
+// Each test runs a dozen real processes; a slow machine needs the room, none measures it.
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 
 let plane: TestPlane;
 beforeAll(async () => {
@@ -60,6 +63,19 @@ describe("an open space", () => {
     const ran = await plane.run(...args, "--json");
     expect(ran.code).toBe(1);
     expect(ran.items()[0]).toMatchObject({ kind: "error", next: matching(/./) });
+  });
+
+  test("a second open space of the same state is served from then on, and a space only named is not", async () => {
+    await plane.run("send", "general", "x", "--as", "alice", "--space", "typo");
+    await plane.run("down");
+    for (const space of ["second", "main"]) {
+      const up = await cli(["up", "--detach", "--json", "--state", plane.state, "--space", space]);
+      expect(up.code).toBe(0);
+      if (space === "second") await plane.run("down");
+    }
+    expect((await plane.run("space", "show", "--space", "second")).code).toBe(0);
+    const typo = await plane.run("space", "show", "--space", "typo", "--json");
+    expect([typo.code, typo.items()[0]?.["code"]]).toEqual([3, "unavailable"]);
   });
 
   test("a join link without a secret is enough to enter", async () => {

@@ -76,13 +76,29 @@ export function targets(space: string, victim: Person): string[] {
   ];
 }
 
+/** Replies that would reach many at once, if the broker took them for patterns. */
+export const patternTargets = (space: string): string[] => [
+  ">",
+  "*.>",
+  "*.*.*",
+  "$JS.API.>",
+  "$JS.API.STREAM.PURGE.*",
+  `$KV.cotal_presence_${space}.>`,
+  `cotal.${space}.chat.*.*.general`,
+  `cotal.${space}.chat.>`,
+  "_INBOX_*.>",
+];
+
 /** Bodies that are lawful requests of one API verb or another. */
 export function baits(space: string): string[] {
   return [
     "",
     JSON.stringify({ seq: 1 }),
     JSON.stringify({ name: "PLANTED", subjects: ["planted.>"], storage: "file" }),
-    JSON.stringify({ stream_name: `CHAT_${space}`, config: { durable_name: "planted", name: "planted", ack_policy: "none", deliver_subject: "planted.out" } }),
+    JSON.stringify({
+      stream_name: `CHAT_${space}`,
+      config: { durable_name: "planted", name: "planted", ack_policy: "none", deliver_subject: "planted.out" },
+    }),
     JSON.stringify({ next_by_subj: ">", seq: 1 }),
   ];
 }

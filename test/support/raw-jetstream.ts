@@ -11,8 +11,15 @@ export type Answer = { readonly [key: string]: unknown } & {
 /** One API request; the body is JSON, text, or nothing. */
 export async function api(nc: NatsConnection, verb: string, body?: object | string): Promise<Answer> {
   const data = body === undefined ? "" : typeof body === "string" ? body : JSON.stringify(body);
-  const answer = await nc.request(`$JS.API.${verb}`, data, { timeout: 5000 });
-  return answer.json<Answer>();
+  return asked(nc, `$JS.API.${verb}`, data, {});
+}
+
+async function asked(nc: NatsConnection, subject: string, data: string, options: object): Promise<Answer> {
+  try {
+    return (await nc.request(subject, data, { timeout: 5000, ...options })).json<Answer>();
+  } catch (cause) {
+    throw new Error(`no answer to ${subject}`, { cause });
+  }
 }
 
 /** Makes a stream; throws what the broker refuses. */
@@ -47,8 +54,7 @@ export async function put(
   data: string,
   headers: Readonly<Record<string, string>> = {},
 ): Promise<Answer> {
-  const answer = await nc.request(subject, data, { timeout: 5000, ...publishOptions({ headers }) });
-  return answer.json<Answer>();
+  return asked(nc, subject, data, publishOptions({ headers }));
 }
 
 export type Entry = { readonly seq: number; readonly subject: string; readonly data: string; readonly hdrs: string };

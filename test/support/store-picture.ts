@@ -8,11 +8,19 @@ import { type Entry, api, dump } from "./raw-jetstream.ts";
 export type StreamPicture = {
   readonly config: unknown;
   readonly entries: readonly Entry[];
-  readonly consumers: readonly { readonly name: string; readonly config: unknown; readonly ackFloor: number; readonly delivered: number }[];
+  readonly consumers: readonly {
+    readonly name: string;
+    readonly config: unknown;
+    readonly ackFloor: number;
+    readonly delivered: number;
+  }[];
 };
 export type Picture = ReadonlyMap<string, StreamPicture>;
 
-type ConsumerAnswer = { readonly name: string; readonly config: unknown; readonly ack_floor: { readonly stream_seq: number };
+type ConsumerAnswer = {
+  readonly name: string;
+  readonly config: unknown;
+  readonly ack_floor: { readonly stream_seq: number };
   readonly delivered: { readonly consumer_seq: number };
 };
 
@@ -23,7 +31,12 @@ export async function pictureOf(store: NatsConnection): Promise<Picture> {
       const info = await api(store, `STREAM.INFO.${name}`);
       const list = (await api(store, `CONSUMER.LIST.${name}`))["consumers"] as ConsumerAnswer[] | undefined;
       const consumers = (list ?? [])
-        .map((one) => ({ name: one.name, config: one.config, ackFloor: one.ack_floor.stream_seq, delivered: one.delivered.consumer_seq }))
+        .map((one) => ({
+          name: one.name,
+          config: one.config,
+          ackFloor: one.ack_floor.stream_seq,
+          delivered: one.delivered.consumer_seq,
+        }))
         .toSorted((a, b) => (a.name < b.name ? -1 : 1));
       return [name, { config: info["config"], entries: await dump(store, name), consumers }];
     }),
@@ -50,7 +63,10 @@ export function difference(before: Picture, after: Picture): Difference {
       moved.push(`stream ${stream} ${was === undefined ? "came" : "went"}`);
       continue;
     }
-    const [old, now] = [new Map(was.entries.map((entry) => [entry.seq, entry])), new Map(is.entries.map((entry) => [entry.seq, entry]))];
+    const [old, now] = [
+      new Map(was.entries.map((entry) => [entry.seq, entry])),
+      new Map(is.entries.map((entry) => [entry.seq, entry])),
+    ];
     for (const entry of is.entries) if (text(old.get(entry.seq)) !== text(entry)) added.push({ stream, ...entry });
     for (const entry of was.entries) if (text(now.get(entry.seq)) !== text(entry)) lost.push({ stream, ...entry });
     if (text(was.config) !== text(is.config)) moved.push(`settings of ${stream}`);

@@ -1,6 +1,6 @@
 /** The launcher's own parts: who a process is, one launcher per folder, bounded logs, the record. */
 import { spawn } from "node:child_process";
-import { chmodSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -10,7 +10,7 @@ import { takeLock } from "../../launcher/lock.ts";
 import { lastLines, openLogFile } from "../../launcher/log-file.ts";
 import { type PlaneRecord, livePlane, readPlane, writePlane } from "../../launcher/plane-record.ts";
 import { endProcess, identify, isAlive, ownIdentity, signalProcess } from "../../launcher/process-identity.ts";
-import { planePaths, prepareState, readRemembered } from "../../launcher/state-folder.ts";
+import { knownSpaces, planePaths, prepareState, readRemembered } from "../../launcher/state-folder.ts";
 import { refusal } from "../support/refusal.ts";
 
 let state: string;
@@ -134,6 +134,13 @@ describe("the record of a plane", () => {
 });
 
 describe("what lies on disk", () => {
+  test("a space that was only named by a command is no space of this state", () => {
+    mkdirSync(join(state, "spaces", "typo", "agents"), { recursive: true });
+    mkdirSync(join(state, "spaces", "main", "trust"), { recursive: true });
+    mkdirSync(join(state, "spaces", "not a space", "trust"), { recursive: true });
+    expect(knownSpaces(state)).toEqual(["main"]);
+  });
+
   test("the folders are for their owner alone, also where they were not", () => {
     chmodSync(planePaths(state).logs, 0o755);
     prepareState(state);

@@ -1,0 +1,129 @@
+/**
+ * The durables that a session reads: its DM inbox, and the queue of its role (§8).
+ *
+ * Invariants
+ * 1. An authenticated session binds what the provisioner made and never creates (§8); in an open
+ *    space, and only there, it makes its own (decision H57).
+ * 2. Role requests of an authenticated space are not pulled: a holder shows none without a take, and
+ *    nothing serves that rail yet (§8.1). The session says so.
+ * 3. A durable that does not answer is told, and fails the reader: it is not an empty inbox (§8).
+ */
+import type { NatsConnection } from "@nats-io/transport-node";
+import { CotalError, ErrorCode, Outcome, toCotalError } from "../protocol/base/errors.ts";
+import { dmDurable, roleDurable, spaceNames } from "../protocol/base/names.ts";
+import { type RandomBytes, drawNonce } from "../protocol/base/principals.ts";
+import { DeliveryKind } from "../protocol/base/subjects.ts";
+import { type DurableReader, createDurableReader } from "./durable.ts";
+import type { Events } from "./events.ts";
+import type { Identity } from "./identity.ts";
+import type { InboxItem } from "./item.ts";
+import { Lane, type Mailbox } from "./mailbox.ts";
+import { ensureOpenInbox, ensureOpenRole } from "./open-mode.ts";
+import type { Limits } from "./options.ts";
+import type { PullState } from "./pull.ts";
+import type { Seen } from "./seen.ts";
+import type { ListenOptions } from "./session-types.ts";
+
+export type ListeningOptions = {
+  readonly nc: NatsConnection;
+  readonly identity: Identity;
+  readonly limits: Limits;
+  readonly events: Events;
+  readonly seen: Seen;
+  readonly mailbox: Mailbox<InboxItem>;
+  readonly isUp: () => boolean;
+  readonly random: RandomBytes;
+  /** Monotonic milliseconds. */
+  readonly now: () => number;
+};
+
+export type Listening = {
+  readonly listen: (options?: ListenOptions) => Promise<void>;
+  /** The same, with its failure told to the reader. */
+  readonly listenSoon: (options: ListenOptions | undefined) => void;
+  readonly state: (rail: "dm" | "role") => PullState | "closed";
+  readonly held: () => number;
+  readonly reconnected: () => void;
+  readonly readers: () => readonly DurableReader[];
+  /** Opens nothing more. */
+  readonly close: () => void;
+};
+
+const ROLE_WAITS = "role requests stay queued and unshown: nothing serves the take rail of this space yet (§8.1)";
+
+export function createListening(options: ListeningOptions): Listening {
+  const { nc, identity, limits, events, mailbox } = options;
+  const { space, principal: me } = identity;
+  const names = spaceNames(space);
+  const readers = new Map<"dm" | "role", DurableReader>();
+  let closed = false;
+
+  const stateOf = (rail: "dm" | "role", durable: string) => (state: PullState, before: PullState) => {
+    if (state === "missing") {
+      events.tell({ type: "durable-missing", rail, durable });
+      mailbox.fail(missing(durable));
+    } else if (before === "missing") {
+      events.tell({ type: "durable-back", rail, durable });
+      mailbox.recover();
+    }
+  };
+  const open = (rail: "dm" | "role", durable: string, kind: DeliveryKind, target: string): void => {
+    if (readers.has(rail) || closed) return;
+    const role = rail === "role";
+    const reader = createDurableReader({
+      nc,
+      rail,
+      durable,
+      events,
+      seen: options.seen,
+      isUp: options.isUp,
+      stream: role ? names.task : names.dm,
+      replyLead: `${identity.inboxPrefix}.pull.${drawNonce(options.random)}.`,
+      expected: { space, kind, target },
+      capacity: role ? limits.roleHeld : limits.held,
+      maxOutstanding: role ? limits.roleHeld : limits.pulls,
+      expiresMs: limits.pullExpiresMs,
+      ackWaitMs: limits.ackWaitMs,
+      deliver: (item) => mailbox.push(Lane.Durable, item),
+      onState: stateOf(rail, durable),
+      cancels: identity.mode === "open",
+      now: options.now,
+    });
+    readers.set(rail, reader);
+  };
+
+  const listen = async ({ dm = true, role = true }: ListenOptions = {}): Promise<void> => {
+    const isOpen = identity.mode === "open";
+    if (dm && !readers.has("dm")) {
+      if (isOpen) await ensureOpenInbox(nc, identity);
+      open("dm", dmDurable(me, identity.uid), DeliveryKind.Inst, identity.id);
+    }
+    if (!role || identity.role === undefined || readers.has("role")) return;
+    if (!isOpen) return events.tell({ type: "shortfall", subject: identity.role, message: ROLE_WAITS });
+    await ensureOpenRole(nc, space, identity.role);
+    open("role", roleDurable(identity.role), DeliveryKind.Svc, identity.role);
+  };
+
+  return {
+    listen,
+    listenSoon: (listenOptions) => {
+      listen(listenOptions).catch((thrown: unknown) => mailbox.fail(toCotalError(thrown)));
+    },
+    state: (rail) => readers.get(rail)?.state() ?? "closed",
+    held: () => [...readers.values()].reduce((sum, reader) => sum + reader.held(), 0),
+    reconnected: () => {
+      for (const reader of readers.values()) reader.reconnected();
+    },
+    readers: () => [...readers.values()],
+    close: () => {
+      closed = true;
+    },
+  };
+}
+
+function missing(durable: string): CotalError {
+  return new CotalError(ErrorCode.NotFound, `the inbox can't be read: its durable ${durable} does not answer`, {
+    outcome: Outcome.NotExecuted,
+    next: "run cotal doctor; reading may go on at any time, and the inbox comes back by itself with its durable",
+  });
+}
