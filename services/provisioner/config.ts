@@ -49,4 +49,11 @@ export const provisionerConfig = defineConfig("COTAL_PROVISIONER_", {
     doc: "Requests of one space that run at once; over it the answer is `resource-exhausted`.",
     example: "128",
   }),
+  perCaller: setting({
+    env: "COTAL_PROVISIONER_PER_CALLER",
+    schema: wholeNumber(1, 10_000),
+    default: 32,
+    doc: "Requests of one caller that run at once; over it that caller alone is told `resource-exhausted`.",
+    example: "32",
+  }),
 });

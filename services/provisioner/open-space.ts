@@ -48,6 +48,7 @@ export type OpenSpaceOptions = {
   readonly keysPattern: string;
   readonly replicas: 1 | 3;
   readonly concurrency: number;
+  readonly perCaller: number;
   readonly onServed: (event: ServedEvent) => void;
   readonly onStatus: (connection: string, status: ConnectionStatus) => void;
   /** Ends the wait for a broker that is not there. */
@@ -219,6 +220,7 @@ async function serve(
     epoch,
     commands: provisionerCommands(context, instanceId),
     concurrency: options.concurrency,
+    perCaller: options.perCaller,
     onServed: options.onServed,
     now: () => performance.now(),
   });

@@ -87,6 +87,7 @@ async function runSpace({ context, space, loop, open, requests, seconds }: Run):
     keysPattern: values.keys,
     replicas: values.replicas === 3 ? 3 : 1,
     concurrency: values.concurrency,
+    perCaller: values.perCaller,
     onServed,
     onStatus: (connection, status) => {
       const name = `connection:${space}.${connection}`;

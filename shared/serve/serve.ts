@@ -5,7 +5,8 @@
  * 1. The order of the checks is the contract's: provenance, subject, version, op, class, sender,
  *    bind, arguments. Nothing runs before all have passed, and a refusal says `not-executed`.
  * 2. The reply rides the rail derived from the request subject; a transport reply target is ignored.
- * 3. What runs at once is bounded; over it the answer is `resource-exhausted`, not memory.
+ * 3. What runs at once is bounded, in all and for one caller, so that nobody takes the others' share;
+ *    over it the answer is `resource-exhausted`, not memory.
  * 4. `stop` takes no new request and lets every running one answer.
  */
 import type { Msg, NatsConnection, Subscription } from "@nats-io/transport-node";
@@ -73,6 +74,8 @@ export type ServeOptions = {
   readonly commands: Readonly<Record<string, Command>>;
   /** Requests that may run at once. */
   readonly concurrency: number;
+  /** Requests of one caller that may run at once. */
+  readonly perCaller: number;
   readonly onServed: (event: ServedEvent) => void;
   readonly now: () => number;
 };
@@ -85,6 +88,7 @@ export type ServedEndpoint = {
 /** Starts serving; resolves once the broker has taken every subscription. */
 export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoint> {
   const running = new Set<Promise<void>>();
+  const share = createShare(options.perCaller);
   const rails = endpointSubjects(options.space);
   const queue = endpointToken(options.endpoint);
   const take = (error: Error | null, message: Msg): void => {
@@ -94,9 +98,13 @@ export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoi
       options.onServed({ command: "", from: "", requestId: "", result: "dropped", milliseconds: 0 });
       return;
     }
-    const work = answer(options, rails, request, message, running.size >= options.concurrency);
+    const from = `${request.owner}.${request.actor}`;
+    const full = running.size >= options.concurrency || !share.take(from);
+    const work = answer(options, rails, request, message, full).finally(() => {
+      running.delete(work);
+      if (!full) share.give(from);
+    });
     running.add(work);
-    void work.finally(() => running.delete(work));
   };
   const subscriptions: Subscription[] = Object.keys(options.commands).flatMap((name) => [
     options.nc.subscribe(rails.serveOne(options.endpoint, name), { queue, callback: take }),
@@ -107,6 +115,24 @@ export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoi
     stop: async () => {
       await Promise.all(subscriptions.map((subscription) => subscription.drain()));
       await Promise.all(running);
+    },
+  };
+}
+
+/** Counts what runs for each caller; a caller with nothing running takes no memory. */
+function createShare(most: number) {
+  const counts = new Map<string, number>();
+  return {
+    take: (from: string): boolean => {
+      const count = counts.get(from) ?? 0;
+      if (count >= most) return false;
+      counts.set(from, count + 1);
+      return true;
+    },
+    give: (from: string): void => {
+      const count = (counts.get(from) ?? 1) - 1;
+      if (count === 0) counts.delete(from);
+      else counts.set(from, count);
     },
   };
 }
@@ -254,8 +280,12 @@ function refused(code: ErrorCode, message: string): CotalError {
 }
 
 function busy(): CotalError {
-  return new CotalError(ErrorCode.ResourceExhausted, "this instance has as many requests running as it takes", {
-    outcome: Outcome.NotExecuted,
-    next: "ask again in a moment",
-  });
+  return new CotalError(
+    ErrorCode.ResourceExhausted,
+    "as many requests are running as this instance takes, in all or from one caller",
+    {
+      outcome: Outcome.NotExecuted,
+      next: "ask again in a moment",
+    },
+  );
 }

@@ -57,7 +57,7 @@ async function dial(name: string): Promise<Connection> {
   return openConnection({ servers: [broker.url], inboxPrefix: prefix, name, reconnect: { kind: "endless" } });
 }
 
-function startServing(nc: NatsConnection, concurrency = 16): Promise<ServedEndpoint> {
+function startServing(nc: NatsConnection, concurrency = 16, perCaller = concurrency): Promise<ServedEndpoint> {
   const onServed = (event: ServedEvent): void => void served.push(event);
   return serveEndpoint({
     nc,
@@ -67,6 +67,7 @@ function startServing(nc: NatsConnection, concurrency = 16): Promise<ServedEndpo
     epoch: 3,
     commands,
     concurrency,
+    perCaller,
     onServed,
     now: () => 0,
   });
@@ -288,6 +289,30 @@ describe("what a caller learns", () => {
     await first;
     await small.stop();
     await narrow.close();
+    endpoint = await startServing(server.nc);
+  });
+
+  test("a caller that takes its whole share leaves the others theirs", async () => {
+    await endpoint.stop();
+    const fair = await startServing(server.nc, 100, 1);
+    const hog = call("clerk", "wait", {});
+    await expect
+      .poll(() => failure(call("clerk", "echo", { say: "more" }, { deadlineMs: 1000 })))
+      .toMatchObject({ code: "resource-exhausted", outcome: "not-executed" });
+    const other = createCaller({
+      nc: asker.nc,
+      space: SPACE,
+      caller: { principal: principal(OPEN_OWNER, "other"), uid: drawLifecycleUid(randomBytes) },
+      name: "other",
+      inboxPrefix: asker.inboxPrefix,
+      denials: watchDenials(asker.nc),
+      random: randomBytes,
+    });
+    expect((await other("clerk", "echo", { say: "mine" })).data).toEqual({ said: "mine" });
+    release?.();
+    await hog;
+    expect((await call("clerk", "echo", { say: "again" })).data).toEqual({ said: "again" });
+    await fair.stop();
     endpoint = await startServing(server.nc);
   });
 
