@@ -16,25 +16,17 @@ import { join } from "node:path";
 import { CotalError, ErrorCode, Outcome, toCotalError } from "../shared/protocol/base/errors.ts";
 import type { AuthMode } from "../shared/protocol/chat/space-settings.ts";
 import { spaceToken } from "../shared/protocol/base/subjects.ts";
-import { trustPaths } from "../shared/trust/folder.ts";
 import { type BrokerBinary, brokerVersion, findBroker } from "./broker-binary.ts";
 import { assertPortFree, freePort, launchBroker } from "./broker-process.ts";
 import { DAEMON_DRAIN_MS, launchDaemon } from "./daemon-process.ts";
 import type { PlaneFacts, Report } from "./events.ts";
 import type { Child } from "./child.ts";
 import { type Lock, takeLock } from "./lock.ts";
+import { accountsEnv, openEnv, settle } from "./plane-settings.ts";
 import { type Recorder, createRecorder } from "./recorder.ts";
 import { liveChildren, livePlane, readPlane, removePlane } from "./plane-record.ts";
 import { endProcess, ownIdentity } from "./process-identity.ts";
-import {
-  DEFAULT_PORT,
-  LOOPBACK,
-  knownSpaces,
-  planePaths,
-  prepareState,
-  readRemembered,
-  writeRemembered,
-} from "./state-folder.ts";
+import { LOOPBACK, knownSpaces, planePaths, prepareState, writeRemembered } from "./state-folder.ts";
 import { type Supervised, supervise } from "./supervisor.ts";
 import { TrustCommand, runTrust } from "./trust-program.ts";
 
@@ -70,14 +62,18 @@ export async function startPlane(options: PlaneOptions): Promise<Plane> {
   const parts: Supervised[] = [];
   const recorder = createRecorder(state, parts);
   const stop = stopper(parts, lock, recorder, options.report);
+  const failed = new AbortController();
+  const signal = AbortSignal.any([options.signal, failed.signal]);
   options.killSignal.addEventListener("abort", () => {
     for (const part of parts.toReversed()) part.kill();
   });
   try {
     await endLeftovers(state, options.report);
-    const facts = await untilAborted(bringUp(options, parts, recorder), options.signal);
+    const facts = await untilAborted(bringUp({ ...options, signal }, parts, recorder), signal);
     return { facts, stop };
   } catch (thrown) {
+    // Also what was started beside the failed step.
+    failed.abort();
     await stop();
     if (options.signal.aborted) {
       throw new CotalError(ErrorCode.Cancelled, "the start was ended", { outcome: Outcome.NotExecuted, cause: thrown });
@@ -99,7 +95,7 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
   const { state, report, signal } = options;
   const began = performance.now();
   const space = spaceToken(options.space);
-  const { port, auth, spaces } = settle(options, space);
+  const { port, auth, spaces } = settle(state, space, options);
   await assertPortFree(LOOPBACK, port);
   const monitor = await freePort(LOOPBACK);
   const server = `nats://${LOOPBACK}:${port}`;
@@ -107,9 +103,13 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
   const isOpen = auth === "open";
 
   const binary = findBroker(process.env);
-  const [version] = await timed("trust", "keys and the broker's configuration", () =>
-    Promise.all([brokerVersion(binary), initTrust(options, port, monitor, isOpen)]),
-  );
+  const version = await timed("trust", "keys and the broker's configuration", async () => {
+    const init = initTrust(options, port, monitor, isOpen);
+    init.catch(() => undefined);
+    const found = await brokerVersion(binary);
+    await init;
+    return found;
+  });
   recorder.begin({
     v: 1,
     phase: "starting",
@@ -156,29 +156,6 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
   return { server, port, space, auth, state, ms: Math.round(performance.now() - began) };
 }
 
-type Settled = { readonly port: number; readonly auth: AuthMode; readonly spaces: readonly string[] };
-
-/** Port, mode and spaces: what was asked for, else what this state was made with. */
-function settle(options: PlaneOptions, space: string): Settled {
-  const before = readRemembered(options.state);
-  const auth = options.auth ?? before?.auth ?? "static";
-  if (auth === "user") {
-    throw new CotalError(ErrorCode.Unimplemented, "auth mode user needs the auth service, which does not exist yet", {
-      outcome: Outcome.NotExecuted,
-      next: "use --auth static",
-    });
-  }
-  if (before !== undefined && before.auth !== auth) {
-    throw new CotalError(
-      ErrorCode.FailedPrecondition,
-      `${options.state} was made with auth mode ${before.auth}, not ${auth}`,
-      { outcome: Outcome.NotExecuted, next: `name another folder with --state, or leave --auth ${auth} out` },
-    );
-  }
-  const spaces = [...new Set([...(before?.spaces ?? []), space])];
-  return { port: options.port ?? before?.port ?? DEFAULT_PORT, auth, spaces };
-}
-
 function initTrust(options: PlaneOptions, port: number, monitor: number, isOpen: boolean): Promise<unknown> {
   return runTrust(
     TrustCommand.Init,
@@ -201,16 +178,6 @@ function brokerOptions(state: string, binary: BrokerBinary, port: number): Param
     host: LOOPBACK,
     port,
   };
-}
-
-function accountsEnv(server: string, state: string): Record<string, string> {
-  const keys = trustPaths(state).provisioner("{space}");
-  return { COTAL_SERVERS: server, COTAL_BROKER: "accounts", COTAL_SPACES: "*", COTAL_PROVISIONER_KEYS: keys };
-}
-
-/** An open space has no keys by which the daemon could find it: it is named. */
-function openEnv(server: string, spaces: readonly string[]): Record<string, string> {
-  return { COTAL_SERVERS: server, COTAL_BROKER: "open", COTAL_SPACES: spaces.join(",") };
 }
 
 /** Names of the provisioner's checks: `loop:space:<s>` and `connection:<s>.<which>`. */

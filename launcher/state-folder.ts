@@ -44,21 +44,37 @@ export function planePaths(state: string) {
   } as const;
 }
 
-/** Creates the folder, for its owner alone. Throws `failed-precondition` where that is refused. */
+/** What lies in a state folder; a folder with other things only is none. */
+const OWN_ENTRIES: ReadonlySet<string> = new Set(["run", "logs", "plane.json", "trust", "spaces", "broker"]);
+
+/**
+ * Creates the folder, for its owner alone. Throws `failed-precondition` where that is refused, and
+ * for a folder that holds something else: closing a shared one to others would be a bad surprise.
+ */
 export function prepareState(state: string): void {
   const { run, logs } = planePaths(state);
   try {
+    const entries = existsSync(state) ? readdirSync(state) : [];
+    if (entries.length > 0 && !entries.some((entry) => OWN_ENTRIES.has(entry))) throw foreign(state);
     for (const folder of [state, run, logs]) {
       mkdirSync(folder, { recursive: true, mode: 0o700 });
       chmodSync(folder, 0o700);
     }
   } catch (cause) {
+    if (cause instanceof CotalError) throw cause;
     throw new CotalError(ErrorCode.FailedPrecondition, `the state folder ${state} can't be written`, {
       outcome: Outcome.NotExecuted,
       next: "name a folder that you own with --state DIR or COTAL_STATE",
       cause,
     });
   }
+}
+
+function foreign(state: string): CotalError {
+  return new CotalError(ErrorCode.FailedPrecondition, `${state} holds other things and is no state folder`, {
+    outcome: Outcome.NotExecuted,
+    next: "name an empty or a new folder with --state DIR or COTAL_STATE",
+  });
 }
 
 export const Remembered = z.looseObject({

@@ -4,8 +4,9 @@
  * initialiser of a container deployment.
  *
  * ```
- * init   --state DIR --host H --port N --monitor N [--open]   trust and the broker's configuration
- * space  --state DIR --space S --server URL [--auth static]   accounts, keys, operator credential
+ * init   --state DIR --host H --port N [--monitor N] [--open]   trust and the broker's configuration
+ * space  --state DIR --space S --server URL [--auth M]        accounts, keys, operator credential
+ *        [--disk-bytes N] [--connections N]                   limits of the accounts, kept
  * revoke --state DIR --space S --server URL --users U,U       refuse these users; prove them gone
  * servers --state DIR --server URL                            every server's limits
  * ```
@@ -20,6 +21,7 @@ import { spaceToken } from "../../shared/protocol/base/subjects.ts";
 import { spaceAccounts } from "../../shared/trust/accounts.ts";
 import { ensureBrokerTrust, systemCredential } from "./broker-trust.ts";
 import { serverConfigText } from "./server-config.ts";
+import { accountLimits, setAccountLimits } from "./account-limits.ts";
 import { addRevoked, ensureOperatorCredential, ensureSpaceTrust, publishSpace, revokedUsers } from "./space-trust.ts";
 import { assertServers, connectSystem, connectedUsers, pushAccount, serverFacts } from "./system-account.ts";
 
@@ -44,7 +46,7 @@ async function init(options: Options): Promise<object> {
   const text = serverConfigText({
     host: required(options, "host"),
     port: Number(required(options, "port")),
-    monitorPort: Number(required(options, "monitor")),
+    ...(options["monitor"] === undefined ? {} : { monitorPort: Number(options["monitor"]) }),
     storeDir: join(folder, "store"),
     resolverDir: join(folder, "accounts"),
     pidFile: join(folder, "nats-server.pid"),
@@ -72,6 +74,10 @@ async function space(options: Options): Promise<object> {
   try {
     assertServers(await serverFacts(connection));
     const own = ensureSpaceTrust(state, name);
+    setAccountLimits(state, name, {
+      diskBytes: text(options["disk-bytes"]),
+      connections: text(options["connections"]),
+    });
     await pushSpace(state, name, connection);
     await ensureOperatorCredential(state, own, now);
     publishSpace(state, own, authMode(options["auth"]));
@@ -122,13 +128,16 @@ async function pushSpace(state: string, name: string, connection: Parameters<typ
   const trust = await ensureBrokerTrust(state);
   const { keys } = ensureSpaceTrust(state, name);
   const accounts = await spaceAccounts(trust.operator, name, keys, {
-    diskBytes: -1,
-    connections: -1,
+    ...accountLimits(state, name),
     revoked: revokedUsers(state, name),
   });
   await pushAccount(connection, keys.store.publicKey, accounts.store);
   await pushAccount(connection, keys.front.publicKey, accounts.front);
   await pushAccount(connection, keys.auth.publicKey, accounts.auth);
+}
+
+function text(option: string | boolean | undefined): string | undefined {
+  return typeof option === "string" ? option : undefined;
 }
 
 function authMode(text: unknown): "static" | "user" {
@@ -153,18 +162,20 @@ async function main(): Promise<number> {
     const run = COMMANDS[command];
     if (run === undefined)
       throw badRequest(`unknown command ${JSON.stringify(command)}`, "use init, space, revoke or servers");
-    const text = { type: "string" } as const;
+    const string = { type: "string" } as const;
     const { values } = parseArgs({
       args: rest,
       options: {
-        state: text,
-        space: text,
-        server: text,
-        host: text,
-        port: text,
-        monitor: text,
-        users: text,
-        auth: text,
+        state: string,
+        space: string,
+        server: string,
+        host: string,
+        port: string,
+        monitor: string,
+        users: string,
+        auth: string,
+        "disk-bytes": string,
+        connections: string,
         open: { type: "boolean" },
       },
     });

@@ -25,6 +25,7 @@ import type { Mode } from "./identity.ts";
 import {
   type JoinOptions,
   type Joined,
+  GAP,
   NO_REPLAY,
   type Replayed,
   type Room,
@@ -140,6 +141,7 @@ export function createChannels(options: ChannelsOptions): Channels {
       shortfall: undefined,
       frontier: undefined,
       position: undefined,
+      caughtUp: false,
       anchor: undefined,
       sinceAnchor: 0,
       seam: [],
@@ -186,6 +188,7 @@ export function createChannels(options: ChannelsOptions): Channels {
         const range = await rangeOf();
         const count = range === undefined ? 0 : await read(room, range);
         room.position = Math.max(room.position ?? 0, range?.upToSeq ?? 0);
+        room.caughtUp = true;
         return { count, complete: true };
       } catch (thrown) {
         const error = toCotalError(thrown);
@@ -270,7 +273,10 @@ export function createChannels(options: ChannelsOptions): Channels {
       for (const room of rooms.values()) if (healed(room)) room.seam ??= [];
     },
     up: () => {
-      for (const room of rooms.values()) if (healed(room)) void catchUp(room, () => missed(room));
+      for (const room of rooms.values()) {
+        if (healed(room)) void catchUp(room, () => missed(room));
+        else events.tell({ type: "shortfall", subject: room.channel, message: GAP });
+      }
     },
     leave: async (given) => {
       const channel = channelPattern(given);

@@ -37,8 +37,6 @@ export type DurableOptions = {
   readonly isUp: () => boolean;
   readonly deliver: (item: InboxItem) => void;
   readonly onState: (state: PullState, before: PullState) => void;
-  /** See `PullOptions`. */
-  readonly cancels: boolean;
   readonly now: () => number;
 };
 
@@ -116,7 +114,6 @@ export function createDurableReader(options: DurableOptions): DurableReader {
     isUp: options.isUp,
     onMessage: receive,
     onState: options.onState,
-    cancels: options.cancels,
     onLost: (count) => events.count("pullsLost", count),
     now: options.now,
   });

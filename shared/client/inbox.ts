@@ -20,7 +20,7 @@ export type Handler = (item: InboxItem) => Promise<void> | void;
 export type Handling = {
   /** Takes no more items, and resolves when those in hand are handled. */
   readonly stop: () => Promise<void>;
-  /** Resolves when reading ended; with the failure that ended it, if one did. */
+  /** Resolves when reading ended: with the failure that ended the session, if one did. */
   readonly ended: Promise<CotalError | undefined>;
 };
 
@@ -97,12 +97,21 @@ export function createReaders(mailbox: Mailbox<InboxItem>, events: Events): Read
     const mine = new Set<Promise<void>>();
     let stopping = false;
     const loop = async (): Promise<CotalError | undefined> => {
+      let failure: CotalError | undefined;
       try {
         for (;;) {
           if (mine.size >= concurrency) await Promise.race(mine);
           if (stopping) return undefined;
-          const item = await mailbox.next();
-          if (item === undefined) return undefined;
+          let item: InboxItem | undefined;
+          try {
+            item = await mailbox.next();
+          } catch (thrown) {
+            // Named by an event as well. The inbox may come back, and the handler is there then.
+            failure = toCotalError(thrown);
+            continue;
+          }
+          if (item === undefined) return stopping ? undefined : failure;
+          failure = undefined;
           const work = run(handler, item);
           mine.add(work);
           running.add(work);
@@ -111,8 +120,6 @@ export function createReaders(mailbox: Mailbox<InboxItem>, events: Events): Read
             running.delete(work);
           });
         }
-      } catch (thrown) {
-        return toCotalError(thrown);
       } finally {
         await Promise.all(mine);
         reading = false;

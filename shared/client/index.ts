@@ -11,9 +11,9 @@
  * Every failure is a `CotalError` with a `code`, what is known of the `outcome`, and what to do next.
  */
 export { connect } from "./session.ts";
-export type { HistoryOptions, ListenOptions, Sent, Session } from "./session-types.ts";
+export type { HistoryOptions, ListenOptions, Me, Sent, Session } from "./session-types.ts";
 export { DEFAULT_LIMITS, type Limits, type SessionOptions } from "./options.ts";
-export type { Credentials, Identity } from "./identity.ts";
+export type { Credentials } from "./identity.ts";
 export type { Content, MessageOptions } from "./compose.ts";
 export type { AskItem, ChatItem, DmItem, InboxItem } from "./item.ts";
 export type { Handler, Handling, Inbox } from "./inbox.ts";

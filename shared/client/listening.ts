@@ -86,7 +86,6 @@ export function createListening(options: ListeningOptions): Listening {
       ackWaitMs: limits.ackWaitMs,
       deliver: (item) => mailbox.push(Lane.Durable, item),
       onState: stateOf(rail, durable),
-      cancels: identity.mode === "open",
       now: options.now,
     });
     readers.set(rail, reader);
@@ -107,7 +106,11 @@ export function createListening(options: ListeningOptions): Listening {
   return {
     listen,
     listenSoon: (listenOptions) => {
-      listen(listenOptions).catch((thrown: unknown) => mailbox.fail(toCotalError(thrown)));
+      listen(listenOptions).catch((thrown: unknown) => {
+        const error = toCotalError(thrown);
+        events.tell({ type: "refused", error });
+        mailbox.fail(error);
+      });
     },
     state: (rail) => readers.get(rail)?.state() ?? "closed",
     held: () => [...readers.values()].reduce((sum, reader) => sum + reader.held(), 0),

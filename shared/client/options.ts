@@ -21,7 +21,7 @@ export type Limits = {
   readonly roleHeld: number;
   /** Most single pulls out at once under load. */
   readonly pulls: number;
-  /** Life of one pull. What a dead session's pulls are given is late by the ack wait. */
+  /** Life of one pull. A lost one is noticed two seconds later. */
   readonly pullExpiresMs: number;
   /** The durables' ack wait (§8). */
   readonly ackWaitMs: number;
@@ -40,7 +40,7 @@ export const DEFAULT_LIMITS: Limits = {
   held: 192,
   roleHeld: 1,
   pulls: 48,
-  pullExpiresMs: 2000,
+  pullExpiresMs: 3000,
   ackWaitMs: 60_000,
   liveCapacity: 10_000,
   readTimeoutMs: 5000,

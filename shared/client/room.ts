@@ -35,6 +35,11 @@ export type Joined = {
   /** The watermark; replay covers what lies at or below it. */
   readonly frontier?: number;
   /**
+   * Everything at or below this CHAT sequence has been in the inbox. A host that keeps it joins the
+   * next time with `fromSeq: position + 1` and gets no old backlog again (§7).
+   */
+  readonly position?: number;
+  /**
    * Resolves when the first reading of history is over, with how many messages it brought. More
    * than a thousand come only while the inbox is being read: history waits and is never dropped.
    */
@@ -54,6 +59,8 @@ export type Room = {
   frontier: number | undefined;
   /** Everything at or below it was surfaced or is not ours. */
   position: number | undefined;
+  /** A replay has ended well, so the position may be told. */
+  caughtUp: boolean;
   /** Becomes the position at the next anchor: one anchor late, so no live copy is on its way. */
   anchor: number | undefined;
   sinceAnchor: number;
@@ -70,6 +77,8 @@ const NO_BACKSTOP: Readonly<Record<Mode, string>> = {
   auth: "durable backstop unavailable: nothing serves durable joins in this space yet, so this is joined live",
   open: "durable backstop unavailable: an open space has none, so this is joined live",
 };
+
+export const GAP = "what was posted here while the connection was down is not shown";
 
 export const NO_REPLAY = "history is read one channel at a time, so a pattern brings no replay";
 
@@ -116,5 +125,6 @@ export function view(room: Room): Omit<Joined, "replayed"> {
     class: room.class,
     ...(room.shortfall === undefined ? {} : { shortfall: room.shortfall }),
     ...(room.frontier === undefined ? {} : { frontier: room.frontier }),
+    ...(room.caughtUp && room.position !== undefined ? { position: room.position } : {}),
   };
 }

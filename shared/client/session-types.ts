@@ -44,9 +44,12 @@ export type HistoryOptions = {
   readonly fromSeq?: number;
 };
 
+/** Who a session is. */
+export type Me = Omit<Identity, "authenticator">;
+
 export type Session = {
   /** Who this session is. */
-  readonly me: Identity;
+  readonly me: Me;
   /** Channels that the join link proposed; none is joined by itself. */
   readonly linkChannels: readonly string[];
   /** Resolves at the session's end: with its cause, or with nothing after `drain` or `close`. */

@@ -78,7 +78,9 @@ type Parts = {
 function build(parts: Parts): { readonly session: Session; readonly react: (status: ConnectionStatus) => void } {
   const { connection, identity, limits, events, options, random } = parts;
   const { nc, isUp } = connection;
-  const { space, principal: me } = identity;
+  const { space, principal } = identity;
+  // What signs stays here.
+  const { authenticator: _, ...me } = identity;
   const clock = (): number => performance.now();
   const denials = watchDenials(nc);
   const publisher = createPublisher({
@@ -93,7 +95,7 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
     maxPendingBytes: limits.maxPendingBytes,
     now: clock,
   });
-  const caller = { principal: me, uid: identity.uid };
+  const caller = { principal, uid: identity.uid };
   const call = createCaller({
     nc,
     space,
@@ -167,7 +169,7 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
   });
 
   const session: Session = {
-    me: identity,
+    me,
     linkChannels: parts.channels,
     closed,
     send: async (channel, content, messageOptions) => publish(compose.chat(channel, content, messageOptions)),
@@ -212,7 +214,8 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
       };
     },
     setPresence: presence.set,
-    liveness: (plane: Plane) => probePlane({ nc, space, me, denials, random, timeoutMs: limits.probeTimeoutMs }, plane),
+    liveness: (plane: Plane) =>
+      probePlane({ nc, space, me: principal, denials, random, timeoutMs: limits.probeTimeoutMs }, plane),
     call,
     events: events.iterate,
     stats: () => events.stats(listening.held()),

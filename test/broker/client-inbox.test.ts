@@ -165,6 +165,19 @@ describe("acknowledgement", () => {
     expect(await again.inbox().next()).toMatchObject({ value: { id: "keep", deliveries: 2 } });
   });
 
+  test("W4.05: a session that is cut off without a word gets what it did not acknowledge again", async () => {
+    const bob = await reader({ ack_wait: 1e9 }, {});
+    await bob.listen();
+    await dmTo(bob, message({ id: "once more" }));
+    expect(await bob.inbox().next()).toMatchObject({ value: { id: "once more", deliveries: 1 } });
+    await bob.close();
+    const { actor } = bob.me.principal;
+    const again = await sessions.open(actor, { credentials: { kind: "open", actor, uid: bob.me.uid } });
+    const [item] = await take(again, 1);
+    expect(item).toMatchObject({ id: "once more" });
+    expect(item?.deliveries).toBeGreaterThan(1);
+  });
+
   test("leaving a loop without a word gives the item back at once", async () => {
     const bob = await sessions.open(fresh());
     await bob.listen();
@@ -277,6 +290,22 @@ describe("a durable that is not there", () => {
     expect(bob.told).toContainEqual({ type: "durable-back", rail: "dm", durable: durableOf(bob) });
   });
 
+  test("a handler is told by an event, stays, and gets its items once the durable is back", async () => {
+    const bob = await sessions.open(fresh());
+    await bob.listen();
+    const got: string[] = [];
+    const handling = bob.onItem((item) => void got.push(item.text));
+    await api(raw, `CONSUMER.DELETE.DM_main.${durableOf(bob)}`);
+    await until("missing", () => bob.inboxState().dm === "missing");
+    await dmTo(bob, message({ parts: [{ kind: "text", text: "meanwhile" }] }));
+    const filter = `cotal.main.inst.${bob.me.id}.>`;
+    await makeDurable(raw, "DM_main", durableOf(bob), { filter_subject: filter, max_batch: 1 });
+    await until("handled", () => got.length === 1);
+    await handling.stop();
+    expect(got).toEqual(["meanwhile"]);
+    expect(await handling.ended).toBeUndefined();
+  });
+
   test("a durable that was made again shows nothing a second time", async () => {
     const bob = await sessions.open(fresh());
     await bob.listen();
@@ -312,6 +341,7 @@ describe("a stream that was made anew", () => {
     await makeDurable(nc, "DM_lab", durableOf(bob), { filter_subject: "cotal.lab.inst.local.bob.>", max_batch: 1 });
     await send("after");
     await send("after too");
+    await until("all four are in hand", () => bob.stats().held === 4);
     expect(await inbox.next()).toMatchObject({ value: { id: "" } });
     expect(await inbox.next()).toMatchObject({ value: { id: "after", receivedSeq: 1 } });
     expect(await inbox.next()).toMatchObject({ value: { id: "after too", receivedSeq: 2 } });

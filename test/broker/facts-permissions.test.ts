@@ -255,7 +255,6 @@ describe("the broker's own replies, inside one account with JetStream", () => {
     await until("the copy was stored", async () =>
       (await dump(root, "IN")).some(({ subject }) => subject === "in.forged"),
     );
-    console.log(await dump(root, "IN"), await dump(root, "BOX"));
     const copy = (await dump(root, "IN")).find(({ subject }) => subject === "in.forged");
     // Routed to in.victim and stored there, under the subject that it was first stored with.
     expect([seen.subjects(), copy?.data]).toEqual([["box.1"], "from the row"]);

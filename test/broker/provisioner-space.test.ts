@@ -5,6 +5,7 @@ import { leaderLast } from "../../shared/broker/reads.ts";
 import { spaceStreams } from "../../shared/broker/resources.ts";
 import { jsApi, kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
+import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
 import { DEFAULTS_KEY, SPACE_KEY } from "../../shared/protocol/chat/channel-config.ts";
 import { SpaceSettings } from "../../shared/protocol/chat/space-settings.ts";
 import { failure } from "../support/refusal.ts";
@@ -112,6 +113,24 @@ describe("several spaces on one broker", () => {
     await failure(space.call("space", {}, { space: "lab", as: space.operator("main"), deadlineMs: 2000 })).then(
       (error) => expect(["permission-denied", "unavailable"]).toContain(error.code),
     );
+  });
+});
+
+describe("limits of the accounts", () => {
+  test("H67, W8.04: a space's own disk limit refuses what is past it, and is kept at the next push", async () => {
+    const small = await startSpace();
+    try {
+      const agent = await small.mint({ actor: "filler", publish: ["general"] });
+      const nc = await small.connect(agent);
+      const subject = spaceSubjects("main").chat(agent.view.principal, "general");
+      const fill = async (): Promise<unknown> => (await nc.request(subject, new Uint8Array(200_000))).json();
+      expect(await fill()).toMatchObject({ stream: "CHAT_main" });
+      await small.trust("space", "--space", "main", "--server", small.url, "--disk-bytes", "1000000");
+      await small.trust("space", "--space", "main", "--server", small.url);
+      await expect.poll(fill, { timeout: 10_000, interval: 1 }).toMatchObject({ error: { code: 503 } });
+    } finally {
+      await small.stop();
+    }
   });
 });
 

@@ -329,6 +329,7 @@ describe("pulls", () => {
       (await api(store, `CONSUMER.INFO.TASK_${S}.svc_builder`))["num_waiting"];
     await until("they wait", async () => (await waiting()) === 50);
     await leaver.close();
+    await until("they ended", async () => (await waiting()) === 0);
     await put(nc, `cotal.${S}.svc.builder.${dot(mallory)}`, "job");
     const reply = `_INBOX_${personOf(staying).connId}.role`;
     const inbox = await tap(stayer, reply);

@@ -227,3 +227,29 @@ describe("W9.15 W9.17 PF.01 H16 the exact arity of what ends in *", () => {
     },
   );
 });
+
+describe("H30 the one wildcard endpoint of a client's grant", () => {
+  test("is describe, on the class rail, as oneself; every other command names its endpoint", async () => {
+    const credential = await space.mint({ actor: actor("asker"), subscribe: ["general"] });
+    const me = personOf(credential);
+    const prober = createProber(await space.connect(credential));
+    const call = (rail: string, endpoint: string, command: string, who: Person, more = ""): Probe => ({
+      op: "pub",
+      subject: `cotal.${SPACE}.ep.${rail}.${endpoint}.${command}.${who.owner}.${who.actor}.${who.uid}.${"n".repeat(26)}${more}`,
+    });
+    const asked = ["provisioner", "auth", "anything", "com_example_x"].map((endpoint) =>
+      call("one", endpoint, "describe", me),
+    );
+    expect(await prober.refused(asked)).toEqual([]);
+    const wrong = [
+      ...["space", "mint", "cancel", "lease", "commit", "resume"].map((command) =>
+        call("one", "anything", command, me),
+      ),
+      ...["all", `inst.${me.uid}`, "v1.one"].map((rail) => call(rail, "anything", "describe", me)),
+      ...[sibling, stranger, { ...me, uid: stranger.uid }].map((who) => call("one", "anything", "describe", who)),
+      call("one", "a.b", "describe", me),
+      call("one", "anything", "describe", me, ".x"),
+    ];
+    expect(await prober.refused(wrong)).toEqual(wrong);
+  });
+});

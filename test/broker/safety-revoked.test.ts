@@ -9,7 +9,7 @@ import {
   connect,
   jwtAuthenticator,
 } from "@nats-io/transport-node";
-import { createAccount, createUser, encodeUser } from "@nats-io/jwt";
+import { createAccount, createUser, decode, encodeUser } from "@nats-io/jwt";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Life } from "../../shared/grants/matrix.ts";
 import type { Credential } from "../../shared/trust/creds.ts";
@@ -199,6 +199,25 @@ describe("PF.02 the life of what is handed out", () => {
     const daemons = connections.filter(({ jwt }) => jwt !== undefined && /\.(provisioner|ledger)$/.test(dotOf(jwt)));
     expect(daemons.length).toBeGreaterThanOrEqual(3);
     expect(daemons.filter(({ jwt }) => left(jwt ?? "") > Life.Host)).toEqual([]);
+  });
+
+  test("H67 what people are handed carries limits of subscriptions and payload, and no bearer token", async () => {
+    const handed = [
+      space.operator(S),
+      ...(await Promise.all(
+        (["agent", "observer", "admin", "probe"] as const).map((profile) =>
+          space.mint({ actor: `lim_${profile.slice(0, 5)}`, profile }),
+        ),
+      )),
+    ];
+    for (const { jwt } of handed) {
+      const {
+        subs = -1,
+        payload = -1,
+        bearer_token,
+      } = decode<{ subs: number; payload: number; bearer_token: boolean }>(jwt).nats;
+      expect([subs > 0, payload > 0 && payload <= 1_048_576, bearer_token ?? false]).toEqual([true, true, false]);
+    }
   });
 
   const dotOf = (jwt: string): string => {

@@ -110,6 +110,26 @@ describe("W2.01 W9.02 two spaces", () => {
     expect(added.map(({ subject }) => subject)).toEqual([`cotal.alpha.svc.nobody.${dot(personOf(alice))}`]);
   });
 
+  test("a reply that is a pattern, sent in beta, cuts no answer that waits in alpha", async () => {
+    const me = personOf(alice);
+    const inbox = await tap(a(), `_INBOX_${me.connId}.wait.*`);
+    const next = `$JS.API.CONSUMER.MSG.NEXT.DLV_alpha.dlv_${dash(me)}`;
+    a().publish(next, JSON.stringify({ batch: 1, expires: 20e9 }), { reply: `_INBOX_${me.connId}.wait.1` });
+    const alpha = await space.store("alpha");
+    const waits = async (): Promise<boolean> =>
+      (await api(alpha, `CONSUMER.INFO.DLV_alpha.dlv_${dash(me)}`))["num_waiting"] === 1;
+    await until("the pull waits", waits);
+    for (const reply of [">", "*.>", "*.*.*"])
+      b().publish(`cotal.beta.chat.${dot(personOf(eve))}.general`, "x", { reply });
+    await b().flush();
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    await put(alpha, `cotal.alpha.dlv.${dot(me)}.${me.uid}`, "copy");
+    await until("the copy came", () => inbox.messages.length === 1);
+    expect(inbox.messages.map((message) => message.string())).toEqual(["copy"]);
+    inbox.messages[0]?.respond("+ACK");
+    inbox.stop();
+  });
+
   test("no client of a space reaches its store: JetStream is not there in front", async () => {
     const root = await frontRoot(space, "alpha");
     for (const verb of [

@@ -1,5 +1,5 @@
 /** The embedded space as processes: how it starts, what it refuses, how it ends. */
-import { chmodSync, readdirSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -175,7 +175,8 @@ describe("what is refused", () => {
   });
 
   test("PH.01: a broker below the floor is refused before anything is minted, with what to do", async () => {
-    const binary = join(rig.state, "old-server");
+    mkdirSync(join(rig.state, "logs"));
+    const binary = join(rig.state, "logs", "old-server");
     writeFileSync(binary, "#!/bin/sh\necho nats-server: v2.11.9\n");
     chmodSync(binary, 0o755);
     const ran = await cli(rig.up("--json"), { env: { NATS_SERVER_BIN: binary } });

@@ -148,6 +148,19 @@ describe("what lies on disk", () => {
     expect([state, run, logs].map((path) => statSync(path).mode & 0o777)).toEqual([0o700, 0o700, 0o700]);
   });
 
+  test("a folder that holds other things is refused, and stays open to whom it was", () => {
+    const other = mkdtempSync(join(tmpdir(), "cotal-other-"));
+    try {
+      writeFileSync(join(other, "thesis.txt"), "x");
+      chmodSync(other, 0o755);
+      expect(refusal(() => prepareState(other)).code).toBe("failed-precondition");
+      expect(statSync(other).mode & 0o777).toBe(0o755);
+      expect(readdirSync(other)).toEqual(["thesis.txt"]);
+    } finally {
+      rmSync(other, { recursive: true, force: true });
+    }
+  });
+
   test("a log is bounded: the current file and the one before it", () => {
     const path = planePaths(state).log("x");
     const log = openLogFile(path, 1000);

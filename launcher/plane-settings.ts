@@ -1,0 +1,44 @@
+/**
+ * What a start is made of: port, mode and spaces, and what the provisioner is told of them.
+ *
+ * Invariant: a state keeps the mode that it was made with. The stores of the two modes are different
+ * ones, so a switch would look like a loss, and an authenticated state is never opened by a flag.
+ */
+import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
+import type { AuthMode } from "../shared/protocol/chat/space-settings.ts";
+import { trustPaths } from "../shared/trust/folder.ts";
+import { DEFAULT_PORT, readRemembered } from "./state-folder.ts";
+
+export type Asked = { readonly port?: number | undefined; readonly auth?: AuthMode | undefined };
+export type Settled = { readonly port: number; readonly auth: AuthMode; readonly spaces: string[] };
+
+/** Port, mode and spaces: what was asked for, else what this state was made with. */
+export function settle(state: string, space: string, asked: Asked): Settled {
+  const before = readRemembered(state);
+  const auth = asked.auth ?? before?.auth ?? "static";
+  if (auth === "user") {
+    throw new CotalError(ErrorCode.Unimplemented, "auth mode user needs the auth service, which does not exist yet", {
+      outcome: Outcome.NotExecuted,
+      next: "use --auth static",
+    });
+  }
+  if (before !== undefined && before.auth !== auth) {
+    throw new CotalError(ErrorCode.FailedPrecondition, `${state} was made with auth mode ${before.auth}, not ${auth}`, {
+      outcome: Outcome.NotExecuted,
+      next: `name another folder with --state, or leave --auth ${auth} out`,
+    });
+  }
+  const spaces = [...new Set([...(before?.spaces ?? []), space])];
+  return { port: asked.port ?? before?.port ?? DEFAULT_PORT, auth, spaces };
+}
+
+/** What the provisioner of an authenticated broker is told: it takes up every space that has keys. */
+export function accountsEnv(server: string, state: string): Record<string, string> {
+  const keys = trustPaths(state).provisioner("{space}");
+  return { COTAL_SERVERS: server, COTAL_BROKER: "accounts", COTAL_SPACES: "*", COTAL_PROVISIONER_KEYS: keys };
+}
+
+/** An open space has no keys by which the daemon could find it: it is named. */
+export function openEnv(server: string, spaces: readonly string[]): Record<string, string> {
+  return { COTAL_SERVERS: server, COTAL_BROKER: "open", COTAL_SPACES: spaces.join(",") };
+}
