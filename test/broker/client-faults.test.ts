@@ -8,6 +8,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { type Sessions, sessionsOf, take, texts, until } from "../support/sessions.ts";
 import { nearMiss } from "../support/near-miss.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+import type { SessionOptions } from "../../shared/client/index.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { formatCreds } from "../../shared/trust/creds.ts";
 import { ProvisionerFile, keptKey, trustPaths } from "../../shared/trust/folder.ts";
@@ -18,9 +19,19 @@ import { newKey } from "../../shared/trust/keys.ts";
 describe("a broker that goes away", () => {
   let space: TestSpace;
   let sessions: Sessions;
+  let wide: Minted;
+  const minted = new Map<string, string>();
+  const session = (actor: string, more: Partial<SessionOptions> = {}) =>
+    sessions.own({ credentials: { kind: "static", text: minted.get(actor) ?? "" }, ...more });
   beforeAll(async () => {
     space = await startSpace({ auth: "static" });
     sessions = sessionsOf(space);
+    // All before the first fault: a ledger write may well fail while the broker is coming back.
+    const channels = ["general", "gap"];
+    for (const actor of ["alice", "bob", "al2", "bo2", "bo3", "al4", "bo4", "bo5"]) {
+      minted.set(actor, (await space.mint({ actor, subscribe: channels, publish: channels })).text);
+    }
+    wide = await space.mint({ actor: "narrow", subscribe: ["a", "b"], publish: [] });
   });
   afterAll(async () => {
     await sessions.closeAll();
@@ -28,11 +39,10 @@ describe("a broker that goes away", () => {
   });
   // A test may have killed the broker just before: what mints must be back.
   beforeEach(() => until("the provisioner answers", () => answers(space)), 60_000);
-  const lists = { subscribe: ["general"], publish: ["general"] };
 
   test("kill -9 while direct messages flow: every acknowledged one is handled, and the inbox comes back by itself", async () => {
-    const alice = await sessions.minted({ actor: "alice", ...lists }, { limits: { publishTimeoutMs: 15_000 } });
-    const bob = await sessions.minted({ actor: "bob", ...lists });
+    const alice = await session("alice", { limits: { publishTimeoutMs: 15_000 } });
+    const bob = await session("bob");
     const handled = new Set<string>();
     await bob.listen();
     const handling = bob.onItem((item) => void handled.add(item.text));
@@ -65,8 +75,8 @@ describe("a broker that goes away", () => {
   }, 150_000);
 
   test("W2.04: after the broker came back the session has its principal, inbox and channels, and catches up", async () => {
-    const alice = await sessions.minted({ actor: "al2", ...lists });
-    const bob = await sessions.minted({ actor: "bo2", ...lists });
+    const alice = await session("al2");
+    const bob = await session("bo2");
     await (
       await bob.join("general")
     ).replayed;
@@ -86,7 +96,7 @@ describe("a broker that goes away", () => {
   }, 60_000);
 
   test("what a durable channel got while a member was cut off is read back, marked historical", async () => {
-    const bob = await sessions.minted({ actor: "bo3", subscribe: ["gap"], publish: [] });
+    const bob = await session("bo3");
     await (
       await bob.join("gap")
     ).replayed;
@@ -114,8 +124,8 @@ describe("a broker that goes away", () => {
   }, 60_000);
 
   test("a frozen broker: sends end with what is known, and after the thaw all goes on", async () => {
-    const alice = await sessions.minted({ actor: "al4", ...lists }, { limits: { publishTimeoutMs: 1000 } });
-    const bob = await sessions.minted({ actor: "bo4", ...lists });
+    const alice = await session("al4", { limits: { publishTimeoutMs: 1000 } });
+    const bob = await session("bo4");
     await bob.listen();
     await until("listening", () => bob.inboxState().dm === "ok");
     space.broker.freeze();
@@ -132,7 +142,7 @@ describe("a broker that goes away", () => {
   }, 90_000);
 
   test("a drain ends within five seconds although the broker is frozen", async () => {
-    const bob = await sessions.minted({ actor: "bo5", ...lists });
+    const bob = await session("bo5");
     await bob.listen();
     space.broker.freeze();
     const started = performance.now();
@@ -143,7 +153,6 @@ describe("a broker that goes away", () => {
   }, 30_000);
 
   test("W7.06: a read list that was narrowed under a joined client drops the channel, with an event", async () => {
-    const wide = await space.mint({ actor: "narrow", subscribe: ["a", "b"], publish: [] });
     const file = join(space.state, "narrow.creds");
     writeFileSync(file, wide.text);
     const bob = await sessions.own({ credentials: { kind: "static", file } });

@@ -127,7 +127,7 @@ describe("limits of the accounts", () => {
       expect(await fill()).toMatchObject({ stream: "CHAT_main" });
       await small.trust("space", "--space", "main", "--server", small.url, "--disk-bytes", "1000000");
       await small.trust("space", "--space", "main", "--server", small.url);
-      await expect.poll(fill, { timeout: 10_000, interval: 1 }).toMatchObject({ error: { code: 503 } });
+      await expect.poll(fill, { timeout: 10_000, interval: 1 }).toMatchObject({ error: { err_code: 10_002 } });
     } finally {
       await small.stop();
     }
