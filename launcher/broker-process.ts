@@ -85,7 +85,7 @@ export async function assertPortFree(host: string, port: number): Promise<void> 
 }
 
 /** A port that was free a moment ago. */
-export function freePort(host: string): Promise<number> {
+function freePort(host: string): Promise<number> {
   return listenOnce(host, 0);
 }
 

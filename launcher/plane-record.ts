@@ -28,8 +28,6 @@ export const PlaneRecord = z.looseObject({
   launcher: ProcessIdentity,
   server: z.string(),
   port: z.number().int(),
-  /** The broker's own monitoring, on the loopback address. */
-  monitor: z.number().int(),
   auth: AuthMode,
   space: z.string(),
   brokerVersion: z.string(),

@@ -17,7 +17,7 @@ import { CotalError, ErrorCode, Outcome, toCotalError } from "../shared/protocol
 import type { AuthMode } from "../shared/protocol/chat/space-settings.ts";
 import { spaceToken } from "../shared/protocol/base/subjects.ts";
 import { type BrokerBinary, brokerVersion, findBroker } from "./broker-binary.ts";
-import { assertPortFree, freePort, launchBroker } from "./broker-process.ts";
+import { assertPortFree, launchBroker } from "./broker-process.ts";
 import { DAEMON_DRAIN_MS, launchDaemon } from "./daemon-process.ts";
 import type { PlaneFacts, Report } from "./events.ts";
 import type { Child } from "./child.ts";
@@ -97,14 +97,13 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
   const space = spaceToken(options.space);
   const { port, auth, spaces } = settle(state, space, options);
   await assertPortFree(LOOPBACK, port);
-  const monitor = await freePort(LOOPBACK);
   const server = `nats://${LOOPBACK}:${port}`;
   const timed = stepTimer(report);
   const isOpen = auth === "open";
 
   const binary = findBroker(process.env);
   const version = await timed("trust", "keys and the broker's configuration", async () => {
-    const init = initTrust(options, port, monitor, isOpen);
+    const init = initTrust(options, port, isOpen);
     init.catch(() => undefined);
     const found = await brokerVersion(binary);
     await init;
@@ -116,7 +115,6 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
     launcher: ownIdentity(),
     server,
     port,
-    monitor,
     auth,
     space,
     brokerVersion: version,
@@ -156,14 +154,13 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
   return { server, port, space, auth, state, ms: Math.round(performance.now() - began) };
 }
 
-function initTrust(options: PlaneOptions, port: number, monitor: number, isOpen: boolean): Promise<unknown> {
+function initTrust(options: PlaneOptions, port: number, isOpen: boolean): Promise<unknown> {
   return runTrust(
     TrustCommand.Init,
     {
       state: options.state,
       host: LOOPBACK,
       port: String(port),
-      monitor: String(monitor),
       ...(isOpen ? { open: true } : {}),
     },
     options.signal,

@@ -96,7 +96,8 @@ describe("a broker that goes away", () => {
   }, 60_000);
 
   test("what a durable channel got while a member was cut off is read back, marked historical", async () => {
-    const bob = await session("bo3");
+    // He comes back seconds after the store's connection does.
+    const bob = await session("bo3", { reconnect: { kind: "endless", baseMs: 6000, capMs: 6000 } });
     await (
       await bob.join("gap")
     ).replayed;
@@ -104,7 +105,6 @@ describe("a broker that goes away", () => {
     await space.broker.kill();
     await until("bob noticed", () => bob.told.some(({ type }) => type === "down"));
     await space.broker.restart();
-    // Posted before bob is back, if it wins the race; seen live otherwise: shown once either way.
     const owner = bob.me.principal.owner;
     const text = JSON.stringify({
       id: "gap-1",

@@ -20,7 +20,7 @@ import { MintAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts
 import { type Credential, formatCreds, parseCreds, readCredsFile } from "../../shared/trust/creds.ts";
 import { ProvisionerFile, keptKey, trustPaths } from "../../shared/trust/folder.ts";
 import { newKey } from "../../shared/trust/keys.ts";
-import { type TestBroker, freePort, startBroker } from "./nats-server.ts";
+import { type TestBroker, startBroker } from "./nats-server.ts";
 
 const ROOT = join(import.meta.dirname, "..", "..");
 const run = promisify(execFile);
@@ -79,12 +79,11 @@ export type TestSpace = {
 export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace> {
   const { auth = "static", spaces = ["main"] } = options;
   const state = mkdtempSync(join(tmpdir(), "cotal-space-"));
-  const monitor = await freePort();
   const trust = (command: string, ...args: readonly string[]) => runTrust(state, command, args);
   const broker =
     auth === "open"
       ? await startBroker()
-      : await startBroker({ configFile: async (port) => brokerConfig(trust, port, monitor) });
+      : await startBroker({ configFile: async (port) => brokerConfig(trust, port) });
   if (auth === "static") for (const space of spaces) await trust("space", "--space", space, "--server", broker.url);
 
   const opened: Connection[] = [];
@@ -225,8 +224,8 @@ async function runTrust(state: string, command: string, args: readonly string[])
   return JSON.parse(stdout.trim().split("\n").at(-1) ?? "{}") as Record<string, unknown>;
 }
 
-async function brokerConfig(trust: TestSpace["trust"], port: number, monitor: number): Promise<string> {
-  const ports = ["--port", String(port), "--monitor", String(monitor)];
+async function brokerConfig(trust: TestSpace["trust"], port: number): Promise<string> {
+  const ports = ["--port", String(port)];
   return String((await trust("init", "--host", "127.0.0.1", ...ports))["config"]);
 }
 

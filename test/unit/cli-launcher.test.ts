@@ -41,7 +41,6 @@ const record = (changes: Partial<PlaneRecord>): PlaneRecord => ({
   launcher: ownIdentity(),
   server: "nats://127.0.0.1:1",
   port: 1,
-  monitor: 2,
   auth: "static",
   space: "main",
   brokerVersion: "2.14.0",

@@ -31,7 +31,6 @@ describe("the server", () => {
       launcher: ownIdentity(),
       server: "nats://127.0.0.1:5001",
       port: 5001,
-      monitor: 5002,
       auth: "static",
       space: "main",
       brokerVersion: "2.14.0",
