@@ -52,6 +52,7 @@ async function open({ target, credentials, out, stays, role }: SessionUse): Prom
   const session = await reached(async () => {
     try {
       return await connect({
+        ownPosts: true,
         servers: [target.server],
         space: target.space,
         credentials,

@@ -43,6 +43,8 @@ export type ChannelsOptions = {
   readonly nc: NatsConnection;
   readonly space: string;
   readonly mode: Mode;
+  /** Whose posts are not shown: one's own, dot-form (decision 7). */
+  readonly hidden: string | undefined;
   readonly reads: Reads;
   readonly events: Events;
   readonly seen: Seen;
@@ -81,6 +83,7 @@ export function createChannels(options: ChannelsOptions): Channels {
     delivery: Delivery,
     source: { readonly historical: boolean; readonly seq?: number },
   ): boolean => {
+    if (delivery.from === options.hidden) return false;
     const key = seenKey(delivery);
     if (key !== undefined) {
       if (seen.has(key)) {

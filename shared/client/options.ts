@@ -62,6 +62,8 @@ export type SessionOptions = {
   /** The role to serve: one token, as it is (§3). */
   readonly role?: string;
   readonly card?: CardOptions;
+  /** Whether the inbox brings back one's own channel posts; false by default, `history` always has them. */
+  readonly ownPosts?: boolean;
   /** Whether to appear in the roster; true by default. */
   readonly presence?: boolean;
   /** Endless by default, with growing waits. */

@@ -121,6 +121,7 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
     seen,
     mailbox,
     mode: identity.mode,
+    hidden: options.ownPosts === true ? undefined : identity.id,
     seamCapacity: limits.liveCapacity,
     now: Date.now,
   });

@@ -226,8 +226,27 @@ describe("in an authenticated space", () => {
     await expect(bob.join("team")).rejects.toMatchObject({ code: "permission-denied" });
     expect(await bob.join("team.one")).toMatchObject({ state: "joined live" });
     expect(bob.joined().map(({ channel }) => channel)).toEqual(["team.one"]);
-    await bob.send("team.one", "still connected");
+    const carol = await sessions.minted({ actor: "carol", publish: ["team.>"] });
+    await carol.send("team.one", "still connected");
     expect(texts(await take(bob, 1))).toEqual(["still connected"]);
+  });
+
+  test("an agent does not hear itself, live or replayed, unless it asks to; history has everything", async () => {
+    const lists = { subscribe: ["echo"], publish: ["echo"] };
+    const me = await sessions.minted({ actor: "me", ...lists });
+    const peer = await sessions.minted({ actor: "peer", ...lists });
+    await me.send("echo", "before");
+    await (
+      await me.join("echo")
+    ).replayed;
+    await me.send("echo", "mine");
+    await peer.send("echo", "theirs");
+    expect(texts(await take(me, 1))).toEqual(["theirs"]);
+    expect(texts(await me.history("echo"))).toEqual(["before", "mine", "theirs"]);
+    const viewer = await sessions.minted({ actor: "viewer", ...lists }, { ownPosts: true });
+    await viewer.send("echo", "my own");
+    await viewer.join("echo");
+    expect(texts(await take(viewer, 4))).toEqual(["before", "mine", "theirs", "my own"]);
   });
 
   test("W7.13: a durable channel without a backstop is joined live, never durable, and says so", async () => {
