@@ -27,8 +27,7 @@ export async function bare(setup: Setup): Promise<Jobs> {
   const subjects = spaceSubjects(space);
   const subject = subjects.chat(view.principal, setup.channel);
   const manager = await jetstreamManager(store);
-  const publish = (js: JetStreamClient, to: string, text: string) =>
-    js.publish(to, text, { msgID: nuid.next() });
+  const publish = (js: JetStreamClient, to: string, text: string) => js.publish(to, text, { msgID: nuid.next() });
   const live = front.subscribe(subjects.chatRead(setup.channel))[Symbol.asyncIterator]();
 
   /** So many under the filter, by batched direct gets. */

@@ -44,7 +44,12 @@ const METRICS = {
     aim: ">= 0.65",
     note: "bare: inside one account, with a message id, 256 in flight",
   },
-  inbox: { metric: "inbox_rate", unit: "1/s", aim: ">= 0.90", note: "bare: single pulls, 32 outstanding, acknowledged" },
+  inbox: {
+    metric: "inbox_rate",
+    unit: "1/s",
+    aim: ">= 0.90",
+    note: "bare: single pulls, 32 outstanding, acknowledged",
+  },
   history: { metric: "history_rate", unit: "1/s", note: "bare: batched direct gets in the store; ours: mediated" },
   roster: { metric: "roster_ms", unit: "ms", note: "bare: one batched direct get in the store; ours: mediated" },
 } as const satisfies Record<string, Metric>;
@@ -55,7 +60,15 @@ export async function live(report: Report, sizes: LiveSizes = LIVE_SIZES): Promi
     await latency(world, sizes, report);
     for (const [about, measure] of rates(world, sizes)) {
       const rounds = about === METRICS.roster ? sizes.rosterRounds : sizes.rounds;
-      tell(report, about, await inTurn(rounds, () => measure("ours"), () => measure("bare")));
+      tell(
+        report,
+        about,
+        await inTurn(
+          rounds,
+          () => measure("ours"),
+          () => measure("bare"),
+        ),
+      );
     }
   } finally {
     await world.close();
@@ -71,8 +84,15 @@ async function latency({ sides }: World, { rounds, latency: count }: LiveSizes, 
     ]);
     return taken;
   };
-  const { ours, bare } = await inTurn(rounds, () => measure("ours"), () => measure("bare"));
-  for (const [about, share] of [[METRICS.p50, 0.5], [METRICS.p99, 0.99]] as const) {
+  const { ours, bare } = await inTurn(
+    rounds,
+    () => measure("ours"),
+    () => measure("bare"),
+  );
+  for (const [about, share] of [
+    [METRICS.p50, 0.5],
+    [METRICS.p99, 0.99],
+  ] as const) {
     const at = (taken: readonly number[]): number => percentile(taken, share);
     tell(report, about, { ours: ours.map(at), bare: bare.map(at) });
   }

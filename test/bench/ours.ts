@@ -4,8 +4,7 @@ import { type Jobs, type Setup, complete, pause, perSecond, pipelined, sinceStam
 
 export async function ours(setup: Setup): Promise<Jobs> {
   const { url, channel, textBytes } = setup;
-  const open = () =>
-    connect({ servers: [url], credentials: { kind: "static", text: setup.creds }, presence: false });
+  const open = () => connect({ servers: [url], credentials: { kind: "static", text: setup.creds }, presence: false });
   const session = await open();
   await session.join(channel, { replay: false });
   let live: Inbox | undefined;

@@ -20,7 +20,8 @@ process.on("message", (told: Told) => {
   const answer = (answered: Answered): void => void process.send?.(answered);
   obey(told).then(
     (result) => answer({ ok: true, result }),
-    (thrown: unknown) => answer({ ok: false, message: thrown instanceof Error ? (thrown.stack ?? "") : String(thrown) }),
+    (thrown: unknown) =>
+      answer({ ok: false, message: thrown instanceof Error ? (thrown.stack ?? "") : String(thrown) }),
   );
 });
 process.on("disconnect", () => process.exit(0));
