@@ -33,12 +33,14 @@ export function setAccountLimits(
   space: string,
   change: { readonly diskBytes: string | undefined; readonly connections: string | undefined },
 ): void {
-  const named = Object.entries(change).flatMap(([field, text]) =>
-    text === undefined ? [] : [[field, wholeNumber(field, text)]],
-  );
-  if (named.length === 0) return;
-  const next = { ...accountLimits(state, space), ...Object.fromEntries(named) };
-  writePrivate(pathOf(state, space), JSON.stringify(AccountLimits.parse(next)));
+  const { diskBytes, connections } = change;
+  if (diskBytes === undefined && connections === undefined) return;
+  const next = {
+    ...accountLimits(state, space),
+    ...(diskBytes === undefined ? {} : { diskBytes: wholeNumber("disk-bytes", diskBytes) }),
+    ...(connections === undefined ? {} : { connections: wholeNumber("connections", connections) }),
+  };
+  writePrivate(pathOf(state, space), JSON.stringify(next));
 }
 
 function wholeNumber(field: string, text: string): number {
