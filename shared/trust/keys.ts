@@ -39,10 +39,14 @@ export function keyFromSeed(seed: string): SigningKey {
   try {
     pair = fromSeed(new TextEncoder().encode(seed.trim()));
   } catch {
-    throw badRequest("the key file does not hold an nkey seed");
+    throw noSeed();
   }
+  // The last character has bits that mean nothing: one key has one spelling.
+  if (new TextDecoder().decode(pair.getSeed()) !== seed.trim()) throw noSeed();
   return wrap(pair);
 }
+
+const noSeed = () => badRequest("the key file does not hold an nkey seed");
 
 function wrap(stock: KeyPair): SigningKey {
   const seed = Buffer.from(stock.getSeed()).toString("ascii");

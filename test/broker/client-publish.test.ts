@@ -123,6 +123,7 @@ describe("in an open space", () => {
         }
       },
     });
+    await nc.flush();
     await expect(alice.ask("reviewer", "hi")).rejects.toMatchObject({ code: "unavailable", outcome: "unknown" });
     forger.unsubscribe();
     await alice.close();

@@ -402,7 +402,7 @@ describe("PF.02 the life of a credential", () => {
       "probe",
       "system-administrator",
     ]);
-    expect(Life).toEqual({ OneShot: 300, Daemon: 2_592_000, Static: 2_592_000, Host: 86_400 });
+    expect(Life).toEqual({ OneShot: 300, Static: 2_592_000, Host: 86_400 });
   });
 
   test("PF.02 each host profile has one function: none serves, writes rows and reaches the system account at once", () => {

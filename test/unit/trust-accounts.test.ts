@@ -70,9 +70,9 @@ describe("W2.01 the three accounts of a space", () => {
   });
 
   test("the number of connections is bounded, and no leaf node may come", async () => {
-    for (const account of Object.values(await made())) {
-      expect(account.nats.limits).toMatchObject({ conn: 50, leaf: 0 });
-    }
+    const { front, store, auth } = await made();
+    expect(front.nats.limits).toMatchObject({ conn: 50, leaf: 0 });
+    for (const { nats } of [store, auth]) expect(nats.limits).toMatchObject({ leaf: 0 });
   });
 
   test("who was revoked stays refused, in front and in store", async () => {
