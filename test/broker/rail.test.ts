@@ -50,6 +50,7 @@ const commands = {
   ),
   crash: command(z.looseObject({}), () => Promise.reject(new TypeError("a fault"))),
   huge: command(z.looseObject({}), () => Promise.resolve({ text: "x".repeat(2_000_000) })),
+  deep: command(z.looseObject({}), () => Promise.resolve(JSON.parse(`${"[".repeat(20_000)}${"]".repeat(20_000)}`))),
 };
 
 async function dial(name: string): Promise<Connection> {
@@ -262,6 +263,30 @@ describe("what a caller learns", () => {
 
   test("an answer that is too large is a named refusal that says the command ran", async () => {
     expect(await failure(call("clerk", "huge", {}))).toMatchObject({ code: "resource-exhausted", outcome: "executed" });
+  });
+
+  test("an answer that JSON can't write is internal, says that the command ran, and the server goes on", async () => {
+    expect(await failure(call("clerk", "deep", {}))).toMatchObject({ code: "internal", outcome: "executed" });
+    expect((await call("clerk", "echo", { say: "still here" })).data).toEqual({ said: "still here" });
+  });
+
+  test("a connection that closes under a running request: the answer is lost, and nothing else", async () => {
+    const faults: unknown[] = [];
+    const heard = (fault: unknown): void => void faults.push(fault);
+    process.on("unhandledRejection", heard);
+    const short = await dial("short");
+    await endpoint.stop();
+    const own = await startServing(short.nc);
+    const asked = failure(call("clerk", "wait", {}, { deadlineMs: 500 }));
+    await expect.poll(() => release !== undefined).toBe(true);
+    await short.close();
+    release?.();
+    expect(await asked).toMatchObject({ code: "deadline-exceeded", outcome: "unknown" });
+    process.off("unhandledRejection", heard);
+    expect(faults).toEqual([]);
+    expect(served).toContainEqual(expect.objectContaining({ command: "wait", result: "unavailable" }));
+    await own.stop();
+    endpoint = await startServing(server.nc);
   });
 
   test("nobody there: unavailable at once, not executed", async () => {
