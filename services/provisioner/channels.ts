@@ -12,35 +12,33 @@ import {
   registryKey,
 } from "../../shared/protocol/chat/channel-config.ts";
 import type { Caller } from "../../shared/protocol/endpoint/grammar.ts";
-import type { ChannelSetArgs, FrontierArgs } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
-import type { SpaceContext } from "./context.ts";
+import type { ChannelSetArgs, ChannelsArgs, FrontierArgs } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import { type SpaceContext, answerRoom } from "./context.ts";
 import { changeJson, parseJson, readJson } from "./rows.ts";
 
-/** Registered channels one answer may carry; more are settings that nobody reads. */
-const MAX_CHANNELS = 10_000;
 const PAGE = 1000;
+const MAX_BYTES = 400_000;
 
-/** The defaults, and every registered channel that the caller may read. */
-export async function channels(context: SpaceContext, caller: Caller) {
-  const acl = await context.acl(caller);
-  const bucket = context.names.bucket.channels;
+/** The defaults, and a page of the registered channels that the caller may read. */
+export async function channels(context: SpaceContext, caller: Caller, args: z.infer<typeof ChannelsArgs>) {
+  const [acl, defaults] = await Promise.all([context.acl(caller), readChannelDefaults(context)]);
+  const room = answerRoom(context, MAX_BYTES);
   const found: { channel: string; config: ChannelConfig }[] = [];
-  let defaults: ChannelDefaults = {};
-  let cursor: number | undefined;
-  do {
-    const page = await rowPage(context.store, bucket, { limit: PAGE, ...(cursor === undefined ? {} : { cursor }) });
-    for (const row of page.rows) {
-      if (row.kind !== "value" || row.key === SPACE_KEY) continue;
-      if (row.key === DEFAULTS_KEY) defaults = ChannelDefaults.safeParse(parseJson(row.data)).data ?? {};
-      else if (acl.covers(row.key)) {
-        const config = ChannelConfig.safeParse(parseJson(row.data)).data;
-        if (config !== undefined) found.push({ channel: row.key, config });
-      }
-    }
-    cursor = page.cursor;
-  } while (cursor !== undefined && found.length < MAX_CHANNELS);
-  found.sort((a, b) => (a.channel < b.channel ? -1 : 1));
-  return { defaults, channels: found.slice(0, MAX_CHANNELS) };
+  const page = await rowPage(context.store, context.names.bucket.channels, {
+    limit: PAGE,
+    ...(args.cursor === undefined ? {} : { cursor: args.cursor }),
+  });
+  let bytes = 0;
+  for (const row of page.rows) {
+    if (row.kind !== "value" || row.key === SPACE_KEY || row.key === DEFAULTS_KEY || !acl.covers(row.key)) continue;
+    const config = ChannelConfig.safeParse(parseJson(row.data)).data;
+    if (config === undefined) continue;
+    const entry = { channel: row.key, config };
+    bytes += Buffer.byteLength(JSON.stringify(entry));
+    if (bytes > room && found.length > 0) return { defaults, channels: found, cursor: row.seq };
+    found.push(entry);
+  }
+  return { defaults, channels: found, ...(page.cursor === undefined ? {} : { cursor: page.cursor }) };
 }
 
 /** The join watermark (§7): taken before the subscription, so nothing falls between. */

@@ -5,6 +5,7 @@
 import { ProvisionerCommand as Name } from "../../shared/grants/commands.ts";
 import {
   ChannelSetArgs,
+  ChannelsArgs,
   DeprovisionArgs,
   DeprovisionCompleteArgs,
   DmHistoryArgs,
@@ -28,7 +29,7 @@ import { roster } from "./roster.ts";
 export function provisionerCommands(context: SpaceContext, instanceId: string): Readonly<Record<Name, Command>> {
   return {
     [Name.Space]: command(NoArgs, () => Promise.resolve({ settings: context.settings })),
-    [Name.Channels]: command(NoArgs, (_, { caller }) => channels(context, caller)),
+    [Name.Channels]: command(ChannelsArgs, (args, { caller }) => channels(context, caller, args)),
     [Name.Roster]: command(RosterArgs, (args) => roster(context, args)),
     [Name.Frontier]: command(FrontierArgs, (args, { caller }) => frontier(context, caller, args)),
     [Name.History]: command(HistoryArgs, (args, { caller }) => history(context, caller, args)),

@@ -37,6 +37,14 @@ export type SpaceContext = {
   readonly random: RandomBytes;
 };
 
+/** What the envelope of an answer takes beside its data, generously. */
+const ENVELOPE_BYTES = 16_384;
+
+/** Bytes of JSON that the data of one answer may have: at most `most`, and what the broker carries. */
+export function answerRoom({ store }: Pick<SpaceContext, "store">, most: number): number {
+  return Math.min(most, (store.info?.max_payload ?? most) - ENVELOPE_BYTES);
+}
+
 /** The authority of a space with static credentials; refuses in the other modes and says what to do. */
 export function staticAuthority(context: SpaceContext): Authority {
   const { authority, settings } = context;

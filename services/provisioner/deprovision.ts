@@ -8,10 +8,11 @@ import { deleteConsumer, streamState } from "../../shared/broker/ensure.ts";
 import { isMarker, leaderLast } from "../../shared/broker/reads.ts";
 import { createWriter } from "../../shared/broker/write.ts";
 import { beginRetirement, completeRetirement } from "../../shared/ledger/retirement.ts";
+import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { Header } from "../../shared/protocol/base/headers.ts";
 import { bucketStream, dlvDurable, dmDurable } from "../../shared/protocol/base/names.ts";
-import { drawNonce, principal } from "../../shared/protocol/base/principals.ts";
+import { type Principal, dotForm, drawNonce, principal } from "../../shared/protocol/base/principals.ts";
 import type {
   DeprovisionAnswer,
   DeprovisionArgs,
@@ -19,19 +20,25 @@ import type {
 } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import { type SpaceContext, staticAuthority } from "./context.ts";
+import { isDaemon } from "./self.ts";
 import type { z } from "zod";
 
 export async function deprovision(
   context: SpaceContext,
   args: z.infer<typeof DeprovisionArgs>,
 ): Promise<z.infer<typeof DeprovisionAnswer>> {
-  const { ledger } = staticAuthority(context);
-  const { uid, opId, users } = await beginRetirement(
-    ledger,
-    principal(args.owner, args.actor),
-    `retire-${drawNonce(context.random)}`,
-  );
+  const { keys, ledger } = staticAuthority(context);
+  const who = principal(args.owner, args.actor);
+  if (isDaemon(keys.ownerSecret, context.space, who)) throw ofTheSpace(who);
+  const { uid, opId, users } = await beginRetirement(ledger, who, `retire-${drawNonce(context.random)}`);
   return { uid, opId, users: [...users] };
+}
+
+function ofTheSpace(who: Principal): CotalError {
+  return new CotalError(ErrorCode.FailedPrecondition, `${dotForm(who)} is a daemon of this space`, {
+    outcome: Outcome.NotExecuted,
+    next: "the space would never be served again; stop the daemon instead",
+  });
 }
 
 export async function deprovisionComplete(

@@ -27,31 +27,44 @@ const PLACEHOLDER = "{space}";
 /** Reads the files of one space. Throws `failed-precondition` that names the file that is wrong. */
 export function readKeys(pattern: string, space: string): ProvisionerKeys {
   const folder = pattern.replace(PLACEHOLDER, space);
-  const text = (name: string): string => readFile(folder, name);
-  const whole = <T>(name: string, parse: (content: string) => T): T => {
-    const content = text(name);
-    try {
-      return parse(content);
-    } catch {
-      // Without the cause: it may quote the file.
-      throw broken(join(folder, name), "does not hold what it should");
-    }
-  };
-  const uid = (content: string): string => {
-    if (!LIFECYCLE_UID.test(content)) throw broken(folder, "holds a malformed lifecycle UID");
-    return content;
-  };
+  const own = <T>(name: string, parse: (content: string) => T): T => whole(folder, name, parse);
   return {
-    file: whole(ProvisionerFile.Space, (content) => SpaceFile.parse(JSON.parse(content))),
-    frontSigner: whole(ProvisionerFile.FrontSigner, keyFromSeed),
-    storeSigner: whole(ProvisionerFile.StoreSigner, keyFromSeed),
-    ownerSecret: whole(ProvisionerFile.OwnerSecret, (content) => Buffer.from(content, "hex")),
-    uid: whole(ProvisionerFile.Uid, uid),
-    ledgerUid: whole(ProvisionerFile.LedgerUid, uid),
-    issued: existsSync(join(folder, ProvisionerFile.Issued))
-      ? whole(ProvisionerFile.Issued, (content) => IssuedList.parse(JSON.parse(content)))
-      : [],
+    file: own(ProvisionerFile.Space, (content) => SpaceFile.parse(JSON.parse(content))),
+    frontSigner: own(ProvisionerFile.FrontSigner, keyFromSeed),
+    storeSigner: own(ProvisionerFile.StoreSigner, keyFromSeed),
+    ownerSecret: own(ProvisionerFile.OwnerSecret, secret),
+    uid: own(ProvisionerFile.Uid, lawfulUid),
+    ledgerUid: own(ProvisionerFile.LedgerUid, lawfulUid),
+    issued: readIssued(pattern, space),
   };
+}
+
+/** What the trust program has issued by now; it adds to the list while the space is served. */
+export function readIssued(pattern: string, space: string): IssuedList {
+  const folder = pattern.replace(PLACEHOLDER, space);
+  if (!existsSync(join(folder, ProvisionerFile.Issued))) return [];
+  return whole(folder, ProvisionerFile.Issued, (content) => IssuedList.parse(JSON.parse(content)));
+}
+
+function whole<T>(folder: string, name: string, parse: (content: string) => T): T {
+  const content = readFile(folder, name);
+  try {
+    return parse(content);
+  } catch {
+    // Without the cause: it may quote the file.
+    throw broken(join(folder, name), "does not hold what it should");
+  }
+}
+
+function lawfulUid(content: string): string {
+  if (!LIFECYCLE_UID.test(content)) throw new TypeError("malformed");
+  return content;
+}
+
+/** 32 bytes as hex. Anything shorter would name every owner by a key that can be guessed. */
+function secret(content: string): Buffer {
+  if (!/^[0-9a-f]{64}$/.test(content)) throw new TypeError("malformed");
+  return Buffer.from(content, "hex");
 }
 
 /** The spaces that have whole files now, for `COTAL_SPACES=*`. */

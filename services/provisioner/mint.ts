@@ -28,7 +28,7 @@ import { checkName } from "../../shared/protocol/chat/presence.ts";
 import type { MintAnswer, MintArgs } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { AclRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import { mintUser } from "../../shared/trust/jwt.ts";
-import { staticOwner } from "../../shared/trust/owner.ts";
+import { staticOwner, systemOwner } from "../../shared/trust/owner.ts";
 import { type Authority, type SpaceContext, staticAuthority } from "./context.ts";
 import type { z } from "zod";
 
@@ -60,7 +60,7 @@ export async function mint(
   args: MintArgs,
 ): Promise<z.infer<typeof MintAnswer>> {
   const authority = staticAuthority(context);
-  const plan = planOf(authority, args);
+  const plan = planOf(context, authority, args);
   const seconds = Math.floor(context.now() / 1000);
   const expires = seconds + PROFILES[plan.profile].lifeSeconds;
   const trial = { uid: drawLifecycleUid(context.random), inboxNonce: drawNonce(context.random) };
@@ -88,9 +88,12 @@ export async function mint(
   return { jwt, principal: dotForm(plan.principal), uid: activated.uid, expires };
 }
 
-function planOf(authority: Authority, args: MintArgs): Plan {
+function planOf({ space }: SpaceContext, authority: Authority, args: MintArgs): Plan {
   const { profile, userKey } = args;
   const owner = staticOwner(authority.keys.ownerSecret, args.owner);
+  if (owner === systemOwner(authority.keys.ownerSecret, space)) {
+    throw badRequest("this owner is the space itself: its names are its daemons'", "use a label such as acme");
+  }
   const name = checkName(args.name);
   const common = { profile, principal: principal(owner, args.actor), name, userKey };
   if (profile !== "agent") {

@@ -13,31 +13,23 @@ import { openConnection } from "../../shared/broker/connect.ts";
 import { createWriter } from "../../shared/broker/write.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { Life } from "../../shared/grants/matrix.ts";
-import { activate, enterCredential } from "../../shared/ledger/activation.ts";
+import { enterCredential } from "../../shared/ledger/activation.ts";
 import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
 import { takeEpoch } from "../../shared/ledger/epoch.ts";
-import { type LedgerStore, createOrRead } from "../../shared/ledger/store.ts";
-import { canonicalDigest } from "../../shared/protocol/base/canonical.ts";
+import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { inboxPrefix } from "../../shared/protocol/base/broker-subjects.ts";
 import { spaceNames } from "../../shared/protocol/base/names.ts";
-import {
-  OPEN_OWNER,
-  type Principal,
-  dotForm,
-  drawLifecycleUid,
-  drawNonce,
-  principal,
-} from "../../shared/protocol/base/principals.ts";
+import { OPEN_OWNER, dotForm, drawLifecycleUid, drawNonce, principal } from "../../shared/protocol/base/principals.ts";
 import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
-import { AclRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import { type ServedEndpoint, type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
-import { systemOwner } from "../../shared/trust/owner.ts";
 import { openAcl, storedAcl } from "./acl.ts";
 import { provisionerCommands } from "./commands.ts";
 import type { Authority, SpaceContext } from "./context.ts";
 import { type OwnCredential, ownCredential } from "./identity.ts";
-import { type ProvisionerKeys, readKeys } from "./keys.ts";
+import { type PassedOver, createIssued } from "./issued.ts";
+import { type ProvisionerKeys, readIssued, readKeys } from "./keys.ts";
+import { type Holder, activateSelf, daemonPrincipal } from "./self.ts";
 import { setUpSettings, setUpStreams } from "./setup.ts";
 import type { Drift } from "../../shared/broker/ensure.ts";
 
@@ -53,6 +45,8 @@ export type OpenSpaceOptions = {
   readonly onStatus: (connection: string, status: ConnectionStatus) => void;
   /** Ends the wait for a broker that is not there. */
   readonly signal: AbortSignal;
+  /** Life of this process's own credentials, in seconds. */
+  readonly lifeSeconds?: number;
 };
 
 export type OpenSpace = {
@@ -62,7 +56,9 @@ export type OpenSpace = {
   readonly drift: readonly Drift[];
   /** Resolves with the cause when one of the connections has ended for good. */
   readonly broken: Promise<unknown>;
-  /** Renews the credentials of this process that are past half of their life. */
+  /** Credentials of the trust program that got no row, and why. */
+  readonly passedOver: readonly PassedOver[];
+  /** Renews the credentials of this process that are past half of their life, and enters new ones of the trust program. */
   readonly renew: () => Promise<void>;
   readonly stopIntake: () => Promise<void>;
   readonly close: () => Promise<void>;
@@ -109,12 +105,12 @@ function dialOptions(options: OpenSpaceOptions, name: string, own: Dialed): Conn
 
 /** A space whose broker has accounts: the whole of §13.1's order. */
 async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Served> {
-  const { space, replicas } = options;
+  const { space, replicas, lifeSeconds = Life.Host } = options;
   const keys = readKeys(options.keysPattern, space);
-  const owner = systemOwner(keys.ownerSecret, space);
-  const me = { principal: principal(owner, "provisioner"), uid: keys.uid };
-  const ledgerHolder = { principal: principal(owner, "ledger"), uid: keys.ledgerUid };
-  const minter = { accountKey: keys.file.store, signer: keys.storeSigner, account: Account.Store, nowSeconds };
+  const me = { principal: daemonPrincipal(keys.ownerSecret, space, "provisioner"), uid: keys.uid };
+  const ledgerHolder = { principal: daemonPrincipal(keys.ownerSecret, space, "ledger"), uid: keys.ledgerUid };
+  const life = { nowSeconds, lifeSeconds };
+  const minter = { accountKey: keys.file.store, signer: keys.storeSigner, account: Account.Store, ...life };
 
   const storeOwn = await ownCredential({
     ...minter,
@@ -140,7 +136,7 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
   await activateSelf(ledger, ledgerHolder);
   const epoch = await takeEpoch(ledger, me.principal, me.uid);
   const frontOwn = await ownCredential({
-    nowSeconds,
+    ...life,
     profile: "provisioner",
     account: Account.Front,
     accountKey: keys.file.front,
@@ -149,7 +145,8 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
   });
   const owned = [storeOwn, ledgerOwn, frontOwn];
   for (const own of owned) await enter(ledger, own, own.expires());
-  await enterIssued(ledger, keys);
+  const enterIssued = createIssued(ledger, nowSeconds);
+  const passedOver = await enterIssued(keys.issued);
   const settings = await setUpSettings(store.nc, writer, {
     space,
     auth: keys.file.auth,
@@ -169,11 +166,13 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
     ...(await serve(options, front, context, me.uid, epoch)),
     principal: dotForm(me.principal),
     ...streams,
+    passedOver,
     renew: async () => {
       for (const own of owned) {
-        if (own.expires() - nowSeconds() > Life.Host / 2) continue;
+        if (own.expires() - nowSeconds() > lifeSeconds / 2) continue;
         await own.renew((expires) => enter(ledger, own, expires));
       }
+      await enterIssued(readIssued(options.keysPattern, space));
     },
   };
 }
@@ -196,7 +195,7 @@ async function openUnguarded(options: OpenSpaceOptions, dial: Dial): Promise<Ser
     authority: undefined,
   };
   const served = await serve(options, connection, context, uid, 1);
-  return { ...served, principal: me, ...streams, renew: () => Promise.resolve() };
+  return { ...served, principal: me, ...streams, passedOver: [], renew: () => Promise.resolve() };
 }
 
 function parts(space: string, replicas: 1 | 3) {
@@ -234,48 +233,12 @@ function ledgerOver(own: LedgerStore, provisioner: LedgerStore): LedgerStore {
     read: (bucket, key) => by(bucket).read(bucket, key),
     create: (bucket, key, value) => by(bucket).create(bucket, key, value),
     cas: (bucket, key, value, revision) => by(bucket).cas(bucket, key, value, revision),
+    keys: (bucket, filter) => by(bucket).keys(bucket, filter),
   };
-}
-
-type Holder = { readonly principal: Principal; readonly uid: string };
-
-/** A daemon's own lifecycle: the same operation at each start, so it converges. */
-async function activateSelf(ledger: LedgerStore, { principal: who, uid }: Holder): Promise<void> {
-  await activate(
-    ledger,
-    {
-      opId: `self-${uid}`,
-      principal: who,
-      requestDigest: canonicalDigest({ principal: dotForm(who), uid }),
-      managerInstance: uid,
-      uid,
-      now: Date.now(),
-      random: randomBytes,
-    },
-    () => Promise.resolve(),
-  );
 }
 
 function enter(ledger: LedgerStore, own: OwnCredential, expires: number): Promise<void> {
   return enterCredential(ledger, { ...own.holder, credentialId: own.userKey, expires });
-}
-
-/** The operator's credential was minted before there was a ledger: its rows are made now. */
-async function enterIssued(ledger: LedgerStore, { issued }: ProvisionerKeys): Promise<void> {
-  for (const { owner, actor, uid, credentialId, expires } of issued) {
-    if (expires <= nowSeconds()) continue;
-    const holder = { principal: principal(owner, actor), uid };
-    await activateSelf(ledger, holder);
-    await createOrRead(ledger, "acl", ledgerKey.acl(holder.principal, uid), AclRow, {
-      v: 1,
-      name: actor,
-      allowSubscribe: [">"],
-      durables: false,
-      credential: credentialId,
-      at: Date.now(),
-    });
-    await enterCredential(ledger, { ...holder, credentialId, expires });
-  }
 }
 
 /** A store connection that can remove one lifecycle's leftovers and nothing else. */

@@ -106,6 +106,7 @@ async function runSpace({ context, space, loop, open, requests, seconds }: Run):
   open.set(space, served);
   try {
     for (const drift of served.drift) log.error("a store has another shape than the contract", { space, ...drift });
+    for (const passed of served.passedOver) log.warn("a credential got no row in the ledger", { space, ...passed });
     log.info("the space is served", {
       space,
       principal: served.principal,
@@ -116,9 +117,12 @@ async function runSpace({ context, space, loop, open, requests, seconds }: Run):
     return await untilEnd(served, loop);
   } finally {
     open.delete(space);
-    await served.stopIntake();
-    await served.close();
-    for (const check of checks.values()) check.remove();
+    try {
+      await served.stopIntake();
+    } finally {
+      await served.close();
+      for (const check of checks.values()) check.remove();
+    }
   }
 }
 

@@ -11,17 +11,21 @@
  * servers --state DIR --server URL                            every server's limits
  * ```
  *
- * Prints one JSON object a line; exit 0 done, 1 refused, 3 unreachable. Safe to run again.
+ * Prints one JSON object a line; exit 0 done, 1 refused, 3 unreachable. Safe to run again, and two
+ * that change something run one after the other.
  */
-import { mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { CotalError, ErrorCode, badRequest, toCotalError } from "../../shared/protocol/base/errors.ts";
 import { spaceToken } from "../../shared/protocol/base/subjects.ts";
+import { USER_NKEY } from "../../shared/protocol/base/grammar.ts";
 import { spaceAccounts } from "../../shared/trust/accounts.ts";
+import { trustPaths } from "../../shared/trust/folder.ts";
 import { ensureBrokerTrust, systemCredential } from "./broker-trust.ts";
 import { serverConfigText } from "./server-config.ts";
 import { accountLimits, setAccountLimits } from "./account-limits.ts";
+import { alone } from "./lock.ts";
 import { addRevoked, ensureOperatorCredential, ensureSpaceTrust, publishSpace, revokedUsers } from "./space-trust.ts";
 import { assertServers, connectSystem, connectedUsers, pushAccount, serverFacts } from "./system-account.ts";
 
@@ -32,10 +36,15 @@ type Options = Readonly<Record<string, string | boolean | undefined>>;
 
 const COMMANDS: Readonly<Record<string, (options: Options) => Promise<object>>> = {
   init,
-  space,
-  revoke,
+  space: (options) => changing(options, space),
+  revoke: (options) => changing(options, revoke),
   servers,
 };
+
+/** Runs a command that changes what lies in the state folder. */
+function changing(options: Options, run: (options: Options) => Promise<object>): Promise<object> {
+  return alone(required(options, "state"), () => run(options));
+}
 
 async function init(options: Options): Promise<object> {
   const state = required(options, "state");
@@ -90,7 +99,8 @@ async function space(options: Options): Promise<object> {
 async function revoke(options: Options): Promise<object> {
   const state = required(options, "state");
   const name = spaceToken(required(options, "space"));
-  const users = required(options, "users").split(",");
+  const users = required(options, "users").split(",").map(userKey);
+  assertTrust(state, name);
   const trust = await ensureBrokerTrust(state);
   const now = nowSeconds();
   addRevoked(state, name, users, now);
@@ -114,6 +124,21 @@ async function revoke(options: Options): Promise<object> {
   }
 }
 
+/** Whoever ends a credential must hold the trust it was made under; making another here would help nobody. */
+function assertTrust(state: string, name: string): void {
+  const { operatorKey, spaceTrust } = trustPaths(state);
+  if (existsSync(operatorKey) && existsSync(spaceTrust(name))) return;
+  throw new CotalError(ErrorCode.FailedPrecondition, `${state} does not hold the trust of space ${name}`, {
+    next: "run it where the space was made, with that state folder",
+  });
+}
+
+/** One user's key and nothing else: `*`, for example, would refuse everybody of the account. */
+function userKey(text: string): string {
+  if (USER_NKEY.test(text)) return text;
+  throw badRequest(`${JSON.stringify(text.slice(0, 80))} is no user key`, "give the public keys that were minted for");
+}
+
 async function servers(options: Options): Promise<object> {
   const trust = await ensureBrokerTrust(required(options, "state"));
   const connection = await connectSystem(required(options, "server"), await systemCredential(trust, nowSeconds()));
@@ -129,7 +154,7 @@ async function pushSpace(state: string, name: string, connection: Parameters<typ
   const { keys } = ensureSpaceTrust(state, name);
   const accounts = await spaceAccounts(trust.operator, name, keys, {
     ...accountLimits(state, name),
-    revoked: revokedUsers(state, name),
+    revoked: Object.keys(revokedUsers(state, name)),
   });
   await pushAccount(connection, keys.store.publicKey, accounts.store);
   await pushAccount(connection, keys.front.publicKey, accounts.front);

@@ -65,18 +65,22 @@ export function publishSpace(state: string, { space, keys }: SpaceTrust, auth: S
   );
 }
 
-/** Renews the operator's credential when less than half of its life is left. */
+/**
+ * Renews the operator's credential when less than half of its life is left. One that was revoked is
+ * gone for good with its lifecycle: the operator gets a new one, or nobody could run the space any more.
+ */
 export async function ensureOperatorCredential(state: string, trust: SpaceTrust, nowSeconds: number): Promise<void> {
   const path = trustPaths(state).operatorCreds(trust.space);
   const listPath = join(trustPaths(state).provisioner(trust.space), ProvisionerFile.Issued);
+  const uidPath = join(trustPaths(state).spaceTrust(trust.space), "operator.uid");
+  const revoked = revokedUsers(state, trust.space);
   if (existsSync(path) && existsSync(listPath)) {
-    const left = (readCredsFile(path).view.expires ?? 0) - nowSeconds;
-    if (left > Life.Static / 2) return;
+    const { expires = 0, userKey } = readCredsFile(path).view;
+    if (userKey in revoked) writePrivate(uidPath, drawLifecycleUid(randomBytes));
+    else if (expires - nowSeconds > Life.Static / 2) return;
   }
   const user = newKey("user");
-  const uid = createPrivate(join(trustPaths(state).spaceTrust(trust.space), "operator.uid"), () =>
-    drawLifecycleUid(randomBytes),
-  );
+  const uid = createPrivate(uidPath, () => drawLifecycleUid(randomBytes));
   const holder = { principal: principal(systemOwner(trust.ownerSecret, trust.space), "operator"), uid };
   const expires = nowSeconds + Life.Static;
   const { jwt } = await mintUser({
@@ -92,13 +96,14 @@ export async function ensureOperatorCredential(state: string, trust: SpaceTrust,
   });
   const earlier = existsSync(listPath) ? IssuedList.parse(JSON.parse(readFileSync(listPath, "utf8"))) : [];
   const entry = { ...holder.principal, uid, credentialId: user.publicKey, expires };
-  writePrivate(listPath, JSON.stringify([...earlier.filter((old) => old.expires > nowSeconds), entry]));
+  const kept = earlier.filter(({ expires: until, credentialId }) => until > nowSeconds && !(credentialId in revoked));
+  writePrivate(listPath, JSON.stringify([...kept, entry]));
   writePrivate(path, formatCreds(jwt, user));
 }
 
 const RevokedList = z.record(z.string(), z.number());
 
-/** Users of this space whose credentials are refused, with the time up to which they are. */
+/** Users of this space whose credentials are refused, with the time at which that was said. */
 export function revokedUsers(state: string, space: string): Record<string, number> {
   const path = join(trustPaths(state).spaceTrust(space), "revoked.json");
   return existsSync(path) ? RevokedList.parse(JSON.parse(readFileSync(path, "utf8"))) : {};

@@ -6,6 +6,7 @@
  * 1. An account counts as pushed only when the broker returns exactly the JWT that was signed: its
  *    store accepts a self-signed one over the good one (measured).
  * 2. Limits are asserted on every server that answers; a server below them refuses (supplement H).
+ * 3. Nobody counts as gone because nobody answered, or because a list was cut short.
  */
 import { z } from "zod";
 import { sys } from "../../shared/protocol/base/broker-subjects.ts";
@@ -115,7 +116,10 @@ const Connz = z.looseObject({
   }),
 });
 
-/** How many live connections hold one of these user keys, over all servers that answer. */
+/**
+ * How many live connections hold one of these user keys, over all servers that answer. Throws
+ * `unavailable` if none does, or one tells of fewer connections than it has.
+ */
 export async function connectedUsers(connection: Connection, users: readonly string[]): Promise<number> {
   const wanted = new Set(users);
   const body = JSON.stringify({ auth: true, limit: 65_536 });
@@ -125,10 +129,21 @@ export async function connectedUsers(connection: Connection, users: readonly str
     stall: 500,
   });
   let found = 0;
+  let servers = 0;
   for await (const answer of answers) {
-    for (const live of Connz.parse(answer.json()).data.connections) {
+    const { connections, total } = Connz.parse(answer.json()).data;
+    if (total > connections.length) throw unproven("a server did not list all of its connections");
+    servers += 1;
+    for (const live of connections) {
       if (wanted.has(live.nkey ?? "") || wanted.has(live.authorized_user ?? "")) found += 1;
     }
   }
+  if (servers === 0) throw unproven("no server told who is connected");
   return found;
+}
+
+function unproven(why: string): CotalError {
+  return new CotalError(ErrorCode.Unavailable, `${why}: it is not proved that the revoked ones are gone`, {
+    next: "run the same command again; the broker refuses their keys already",
+  });
 }

@@ -20,9 +20,12 @@ import {
 } from "../protocol/endpoint/provisioner-shapes.ts";
 import type { Call } from "./caller.ts";
 
+type Channels = z.infer<typeof ChannelsAnswer>;
+
 export type Reads = {
   readonly space: () => Promise<z.infer<typeof SpaceAnswer>>;
-  readonly channels: () => Promise<z.infer<typeof ChannelsAnswer>>;
+  /** Every registered channel, by name. */
+  readonly channels: () => Promise<Pick<Channels, "defaults" | "channels">>;
   readonly frontier: (channel: string) => Promise<z.infer<typeof FrontierAnswer>>;
   readonly roster: (args: z.infer<typeof RosterArgs>) => Promise<z.infer<typeof RosterAnswer>>;
   readonly history: (args: z.infer<typeof HistoryArgs>) => Promise<z.infer<typeof HistoryAnswer>>;
@@ -44,9 +47,31 @@ export function createReads(call: Call, deadlineMs: number): Reads {
   };
   return {
     space: () => read(ProvisionerCommand.Space, {}, SpaceAnswer),
-    channels: () => read(ProvisionerCommand.Channels, {}, ChannelsAnswer),
+    channels: async () => {
+      const found = new Map<string, Channels["channels"][number]>();
+      let cursor: number | undefined;
+      for (;;) {
+        const args = cursor === undefined ? {} : { cursor };
+        const page = await read(ProvisionerCommand.Channels, args, ChannelsAnswer);
+        // A channel that is changed meanwhile is met again, with its newer settings.
+        for (const entry of page.channels) found.set(entry.channel, entry);
+        if (page.cursor === undefined) {
+          const channels = [...found.values()].toSorted((a, b) => (a.channel < b.channel ? -1 : 1));
+          return { defaults: page.defaults, channels };
+        }
+        if (cursor !== undefined && page.cursor <= cursor) throw stuck();
+        ({ cursor } = page);
+      }
+    },
     frontier: (channel) => read(ProvisionerCommand.Frontier, { channel }, FrontierAnswer),
     roster: (args) => read(ProvisionerCommand.Roster, args, RosterAnswer),
     history: (args) => read(ProvisionerCommand.History, args, HistoryAnswer),
   };
+}
+
+function stuck(): CotalError {
+  return new CotalError(ErrorCode.Internal, "the list of channels does not advance", {
+    outcome: Outcome.Executed,
+    next: "check that the daemons and this client are of one version",
+  });
 }

@@ -2,7 +2,7 @@
  * The ledger's store on a real broker: leader reads and numbered writes, nothing cached.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
-import { isMarker, leaderLast } from "../broker/reads.ts";
+import { allRows, isMarker, leaderLast } from "../broker/reads.ts";
 import type { Writer } from "../broker/write.ts";
 import { kvKey } from "../protocol/base/broker-subjects.ts";
 import { bucketStream, spaceNames } from "../protocol/base/names.ts";
@@ -27,6 +27,13 @@ export function brokerLedgerStore(nc: NatsConnection, writer: Writer, space: str
     cas: async (name, key, value, revision) => {
       const { stream, subject } = place(name, key);
       return writer.cas(stream, subject, encode(value), revision);
+    },
+    keys: async (name, filter) => {
+      const found = new Set<string>();
+      for await (const row of allRows(nc, bucket[name], { filter, limit: 100, via: "leader" })) {
+        if (row.kind === "value") found.add(row.key);
+      }
+      return [...found];
     },
   };
 }

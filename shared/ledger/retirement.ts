@@ -1,14 +1,16 @@
 /**
  * The end of a lifecycle (§13.1), in two halves with the broker's own revocation between them.
  *
- * `beginRetirement`: gate frozen under this operation · head `retiring` · credential rows revoked;
- * it returns the user keys that the broker must refuse. `completeRetirement`: the frontier recorded ·
+ * `beginRetirement`: gate frozen under this operation · head `retiring` · every credential row of the
+ * lifecycle revoked; it returns the user keys that the broker must refuse. `completeRetirement`: the frontier recorded ·
  * `cleanUp` (durables, ACL row, exact names) · gate `retired` · head `retired`.
  *
  * Invariants
  * 1. The alias is free only at `retired`, which asserts that clean-up is done.
  * 2. Both halves may be run again under the same operation id; another operation is refused.
  * 3. A retirement freeze never reopens.
+ * 4. The rows are counted after the freeze: one that is written later never releases its credential,
+ *    because its gate CAS is lost.
  */
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import { type Principal, dotForm } from "../protocol/base/principals.ts";
@@ -37,9 +39,8 @@ export async function beginRetirement(store: LedgerStore, principal: Principal, 
     const op = { opId, kind: "retirement" } as const;
     await store.cas("records", headKey, { ...head.value, state: "retiring", op }, head.revision);
   }
-  const current = head.value.currentCredentialId;
-  const users = current === undefined ? [] : [current];
-  for (const user of users) await revoke(store, uid, user);
+  const users: string[] = [];
+  for (const key of await store.keys("auth", ledgerKey.credsOf(uid))) users.push(await revoke(store, key));
   return { uid, opId, users };
 }
 
@@ -66,11 +67,12 @@ function held(uid: string, gate: GateRow): CotalError {
   });
 }
 
-async function revoke(store: LedgerStore, uid: string, credentialId: string): Promise<void> {
-  const key = ledgerKey.cred(uid, credentialId);
+/** Revokes one row; hands back its user key, also of one that a run before this has revoked. */
+async function revoke(store: LedgerStore, key: string): Promise<string> {
   const row = await readRow(store, "auth", key, CredentialRow);
-  if (row === undefined || row.value.state === "revoked") return;
-  await store.cas("auth", key, { ...row.value, state: "revoked" }, row.revision);
+  if (row === undefined) throw new CotalError(ErrorCode.Internal, `the ledger row ${key} went away`);
+  if (row.value.state === "active") await store.cas("auth", key, { ...row.value, state: "revoked" }, row.revision);
+  return row.value.credentialId;
 }
 
 /** Second half, after the broker refuses the users and has none of them connected. */

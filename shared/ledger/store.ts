@@ -22,6 +22,8 @@ export type LedgerStore = {
   readonly create: (bucket: LedgerBucket, key: string, value: object) => Promise<number>;
   /** Throws `conflict` if the row moved. */
   readonly cas: (bucket: LedgerBucket, key: string, value: object, revision: number) => Promise<number>;
+  /** Keys that have a value, of one family (`prefix.*`), read from the leader to the end. */
+  readonly keys: (bucket: LedgerBucket, filter: string) => Promise<readonly string[]>;
 };
 
 export type Row<T> = { readonly value: T; readonly revision: number };

@@ -8,6 +8,8 @@
  * 3. What runs at once is bounded, in all and for one caller, so that nobody takes the others' share;
  *    over it the answer is `resource-exhausted`, not memory.
  * 4. `stop` takes no new request and lets every running one answer.
+ * 5. Nothing that a caller sends, a handler returns, or the connection does makes `answer` reject: a
+ *    rejection that nobody hears ends the process, and with it every other space.
  */
 import type { Msg, NatsConnection, Subscription } from "@nats-io/transport-node";
 import type { z } from "zod";
@@ -113,7 +115,8 @@ export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoi
   await options.nc.flush();
   return {
     stop: async () => {
-      await Promise.all(subscriptions.map((subscription) => subscription.drain()));
+      // A subscription of a connection that is closed has nothing left to give, and says so by throwing.
+      await Promise.allSettled(subscriptions.map(async (subscription) => subscription.drain()));
       await Promise.all(running);
     },
   };
@@ -173,26 +176,40 @@ async function answer(
   }
   if (expected) {
     const target = rails.reply(subject, options.instanceId, options.epoch);
-    const sent = send(options.nc, target, reply);
-    if (sent !== undefined) result = sent;
+    result = send(options.nc, target, reply) ?? result;
   }
   options.onServed({ command: subject.command, from, requestId, result, milliseconds: options.now() - started });
 }
 
-/** Publishes a reply; one that does not fit the broker's payload is replaced by a refusal. */
-function send(nc: NatsConnection, target: string, reply: EndpointReply): string | undefined {
-  const bytes = new TextEncoder().encode(JSON.stringify(reply));
-  const limit = nc.info?.max_payload ?? Number.POSITIVE_INFINITY;
-  if (bytes.length <= limit) {
-    nc.publish(target, bytes);
-    return undefined;
+/** Publishes a reply; one that can't go out is replaced by a refusal, whose code is handed back. */
+function send(nc: NatsConnection, target: string, reply: EndpointReply): ErrorCode | undefined {
+  const bytes = encode(reply, nc.info?.max_payload ?? Number.POSITIVE_INFINITY);
+  const refusal = bytes instanceof CotalError ? bytes : undefined;
+  try {
+    nc.publish(target, bytes instanceof CotalError ? JSON.stringify(errorReply(reply.id, bytes)) : bytes);
+    return refusal?.code;
+  } catch {
+    // The connection is closed: the caller hears nothing, which means "unknown" to him.
+    return ErrorCode.Unavailable;
   }
-  const error = new CotalError(ErrorCode.ResourceExhausted, "the answer is larger than the broker's max_payload", {
+}
+
+/** The reply's bytes, or why there are none that could go out. */
+function encode(reply: EndpointReply, limit: number): Uint8Array | CotalError {
+  try {
+    const bytes = new TextEncoder().encode(JSON.stringify(reply));
+    if (bytes.length <= limit) return bytes;
+  } catch (cause) {
+    // What nests too deep for the stack, for example.
+    return new CotalError(ErrorCode.Internal, "the answer can't be written as JSON", {
+      outcome: Outcome.Executed,
+      cause,
+    });
+  }
+  return new CotalError(ErrorCode.ResourceExhausted, "the answer is larger than the broker's max_payload", {
     outcome: Outcome.Executed,
     next: "ask for a smaller page",
   });
-  nc.publish(target, JSON.stringify(errorReply(reply.id, error)));
-  return error.code;
 }
 
 function parseEnvelope(message: Msg): EndpointRequest {

@@ -8,6 +8,8 @@
  * 1. An export is private and answered once: an import needs an activation token signed by the
  *    store, made out to that one front. Another account that carries the same tokens is refused.
  * 2. The list of exports comes from `shared/grants/exports.ts` and nowhere else.
+ * 3. A revoked key is refused for ever, whenever its JWT was issued. The broker compares a time with
+ *    the JWT's own, which another machine's clock has written; and no key is ever minted for again.
  */
 import { type Export, type Import, encodeAccount, encodeActivation, encodeOperator } from "@nats-io/jwt";
 import { storeExports } from "../grants/exports.ts";
@@ -25,8 +27,8 @@ export type SpaceAccountOptions = {
   /** Store limits in bytes; -1 for the server's own. */
   readonly diskBytes: number;
   readonly connections: number;
-  /** User nkeys that may no longer connect: unix seconds up to which their JWTs are refused. */
-  readonly revoked: Readonly<Record<string, number>>;
+  /** User nkeys that may no longer connect, with any JWT. */
+  readonly revoked: readonly string[];
 };
 
 export type SpaceAccounts = { readonly front: string; readonly store: string; readonly auth: string };
@@ -40,6 +42,9 @@ const UNLIMITED = {
   wildcards: true,
   leaf: 0,
 } as const;
+
+/** A time, in unix seconds, that no JWT is issued after (the year 9999). */
+const FOR_EVER = 253_402_300_799;
 
 const NO_JETSTREAM = { mem_storage: 0, disk_storage: 0, streams: 0, consumer: 0 } as const;
 
@@ -94,7 +99,7 @@ export async function spaceAccounts(
   );
   const base = { ...UNLIMITED, conn: -1 };
   const signed = { signer: operator.pair };
-  const revocations = { revocations: { ...options.revoked } };
+  const revocations = { revocations: Object.fromEntries(options.revoked.map((user) => [user, FOR_EVER])) };
   const [front, store, auth] = await Promise.all([
     encodeAccount(
       `${space}.front`,

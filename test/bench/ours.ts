@@ -1,5 +1,5 @@
 /** The jobs through the SDK, as any user would write them. */
-import { type Inbox, connect } from "../../shared/client/index.ts";
+import { DEFAULT_LIMITS, type Inbox, connect } from "../../shared/client/index.ts";
 import { type Jobs, type Setup, complete, pause, perSecond, pipelined, sinceStamp, stamp } from "./jobs.ts";
 
 export async function ours(setup: Setup): Promise<Jobs> {
@@ -46,6 +46,8 @@ export async function ours(setup: Setup): Promise<Jobs> {
       }
       complete("inbox", reader.stats().acked, count);
       await reader.drain();
+      // Its last pulls may outlive it by their expiry, and would take what is stored next.
+      await pause(DEFAULT_LIMITS.pullExpiresMs + 100);
       return rate;
     },
     history: async ({ channel: read, count }) => {

@@ -74,6 +74,12 @@ export function memoryLedger(): MemoryLedger {
       },
       create: (bucket, key, value) => counted(() => write(place(bucket, key), 0, value)),
       cas: (bucket, key, value, pinned) => counted(() => write(place(bucket, key), pinned, value)),
+      keys: async (bucket, filter) => {
+        await alive();
+        const lead = place(bucket, filter.slice(0, -1));
+        const found = [...rows].filter(([at, row]) => at.startsWith(lead) && !("marker" in row));
+        return found.map(([at]) => at.slice(bucket.length + 1));
+      },
     };
   }
 

@@ -184,6 +184,7 @@ function scheduled(s: fc.Scheduler, store: LedgerStore): LedgerStore {
     read: (...args) => step(() => store.read(...args)),
     create: (...args) => step(() => store.create(...args)),
     cas: (...args) => step(() => store.cas(...args)),
+    keys: (...args) => step(() => store.keys(...args)),
   };
 }
 

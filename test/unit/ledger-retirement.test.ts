@@ -49,6 +49,22 @@ describe("the two halves", () => {
     expect(ledger.row("auth", `cred.${UID}.${USER}`)).toMatchObject({ state: "revoked" });
   });
 
+  test("every credential that the lifecycle ever had is revoked and told, not only the current one", async () => {
+    const ledger = await born();
+    const later = `U${"B".repeat(55)}`;
+    const other = `U${"C".repeat(55)}`;
+    await enterCredential(ledger.store(), { principal: alice, uid: UID, credentialId: later, expires: 200 });
+    ledger.put("auth", `cred.${OTHER_UID}.${other}`, { state: "active" });
+    const { users } = await beginRetirement(ledger.store(), alice, "end");
+    expect(users.toSorted()).toEqual([USER, later]);
+    for (const user of [USER, later]) {
+      expect(ledger.row("auth", `cred.${UID}.${user}`)).toMatchObject({ state: "revoked" });
+    }
+    // A run that died comes again, and must tell the broker of the same ones.
+    expect((await beginRetirement(ledger.store(), alice, "end")).users.toSorted()).toEqual([USER, later]);
+    expect(ledger.row("auth", `cred.${OTHER_UID}.${other}`)).toEqual({ state: "active" });
+  });
+
   test("then the frontier, the clean-up, the gate, and last the head, which frees the alias", async () => {
     const ledger = await born();
     await beginRetirement(ledger.store(), alice, "end");

@@ -100,12 +100,15 @@ export function parseAck(reply: string | undefined): AckInfo | undefined {
   if (reply === undefined || !reply.startsWith("$JS.ACK.")) return undefined;
   const tokens = reply.split(".");
   const offset = tokens.length >= 11 ? 4 : 2;
-  const [stream, consumer, delivered, sequence, , , pending] = tokens.slice(offset);
+  const stream = tokens[offset];
+  const consumer = tokens[offset + 1];
   if (stream === undefined || consumer === undefined) return undefined;
-  const numbers = [delivered, sequence, pending].map(Number);
-  if (numbers.some((n) => !Number.isSafeInteger(n))) return undefined;
-  const [deliveryCount = 0, streamSequence = 0, pendingCount = 0] = numbers;
-  return { stream, consumer, deliveryCount, streamSequence, pending: pendingCount };
+  const deliveryCount = Number(tokens[offset + 2]);
+  const streamSequence = Number(tokens[offset + 3]);
+  const pending = Number(tokens[offset + 6]);
+  // One by one and without arrays: every pulled message goes through here.
+  if (!Number.isSafeInteger(deliveryCount) || !Number.isSafeInteger(streamSequence)) return undefined;
+  return Number.isSafeInteger(pending) ? { stream, consumer, deliveryCount, streamSequence, pending } : undefined;
 }
 
 /** Bodies of an ack (§8): done, later, never, still working. */

@@ -17,9 +17,13 @@ export const Done = z.looseObject({});
 
 export const SpaceAnswer = z.looseObject({ settings: SpaceSettings });
 
+/** A page of the registry, in the order of the last changes. */
+export const ChannelsArgs = z.looseObject({ cursor: sequence.optional() });
 export const ChannelsAnswer = z.looseObject({
   defaults: ChannelDefaults,
   channels: z.array(z.looseObject({ channel: z.string(), config: ChannelConfig })),
+  /** Absent on the last page. */
+  cursor: sequence.optional(),
 });
 
 /** A page of presence records as stored; the reader applies §6's rules itself. */

@@ -1,0 +1,70 @@
+/**
+ * Credentials that the trust program made: the operator's first one, before there was a ledger, and
+ * each renewal of it. Here they get their rows (§13.1: no unledgered credential).
+ *
+ * Invariants
+ * 1. What is listed at a start is entered before the space serves; what is listed later, at the next
+ *    look (`OpenSpace.renew`).
+ * 2. A lifecycle that was ended stays ended: a restart never brings it back.
+ * 3. One that can't be entered is passed over by name. It never keeps the space from being served, or
+ *    the end of the operator would be the end of everybody.
+ */
+import { enterCredential } from "../../shared/ledger/activation.ts";
+import { type LedgerStore, createOrRead, readRow } from "../../shared/ledger/store.ts";
+import { dotForm, principal } from "../../shared/protocol/base/principals.ts";
+import { AclRow, GateRow, HeadRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
+import type { IssuedList } from "../../shared/trust/issued.ts";
+import { type Holder, activateSelf } from "./self.ts";
+
+export type PassedOver = { readonly principal: string; readonly why: string };
+
+/**
+ * Enters what is listed, still valid, and not entered by this process before. Safe to run again, and
+ * beside another process.
+ */
+export function createIssued(
+  ledger: LedgerStore,
+  nowSeconds: () => number,
+): (issued: IssuedList) => Promise<PassedOver[]> {
+  const entered = new Set<string>();
+  return async (issued) => {
+    const passed: PassedOver[] = [];
+    for (const one of issued) {
+      if (one.expires <= nowSeconds() || entered.has(one.credentialId)) continue;
+      const why = await enterOne(ledger, one);
+      if (why === undefined) entered.add(one.credentialId);
+      else passed.push({ principal: `${one.owner}.${one.actor}`, why });
+    }
+    return passed;
+  };
+}
+
+/** Enters one; or says why it can't be. */
+async function enterOne(ledger: LedgerStore, issued: IssuedList[number]): Promise<string | undefined> {
+  const { owner, actor, uid, credentialId, expires } = issued;
+  const holder = { principal: principal(owner, actor), uid };
+  const why = await obstacle(ledger, holder);
+  if (why !== undefined) return why;
+  await activateSelf(ledger, holder);
+  await createOrRead(ledger, "acl", ledgerKey.acl(holder.principal, uid), AclRow, {
+    v: 1,
+    name: actor,
+    allowSubscribe: [">"],
+    durables: false,
+    credential: credentialId,
+    at: Date.now(),
+  });
+  await enterCredential(ledger, { ...holder, credentialId, expires });
+  return undefined;
+}
+
+/** Why this lifecycle can't be the current one of its alias; looked at before anything is written. */
+async function obstacle(ledger: LedgerStore, { principal: who, uid }: Holder): Promise<string | undefined> {
+  const gate = await readRow(ledger, "auth", ledgerKey.gate(uid), GateRow);
+  if (gate?.value.state === "retired" || (gate?.value.state === "frozen" && gate.value.op.kind !== "activation")) {
+    return "its lifecycle was ended; cotal up, or cotal space add, makes the operator a new one";
+  }
+  const head = await readRow(ledger, "records", ledgerKey.head(who), HeadRow);
+  if (head === undefined || head.value.state === "retired" || head.value.lifecycleUid === uid) return undefined;
+  return `another lifecycle of this name is ${head.value.state}; end it: cotal deprovision ${dotForm(who)}`;
+}
