@@ -53,6 +53,8 @@ async function open({ target, credentials, out, stays, role }: SessionUse): Prom
     try {
       return await connect({
         ownPosts: true,
+        // Short pulls: a command that is ended waits for those that are out.
+        limits: { pullExpiresMs: 500 },
         servers: [target.server],
         space: target.space,
         credentials,

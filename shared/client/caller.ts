@@ -75,6 +75,7 @@ type Exchange = {
 };
 
 function exchange({ nc, denials }: CallerOptions, call: Exchange): Promise<Msg> {
+  if (nc.isClosed() || nc.isDraining()) return Promise.reject(closed(call.what));
   return new Promise((resolve, reject) => {
     const settle = (end: () => void): void => {
       clearTimeout(timer);
@@ -109,15 +110,16 @@ function exchange({ nc, denials }: CallerOptions, call: Exchange): Promise<Msg> 
     try {
       nc.publish(call.subject, call.payload, { reply: call.sentinel });
     } catch (cause) {
-      settle(() =>
-        reject(
-          new CotalError(ErrorCode.Unavailable, `${call.what} was not sent: the connection is closed`, {
-            outcome: Outcome.NotExecuted,
-            cause,
-          }),
-        ),
-      );
+      settle(() => reject(closed(call.what, cause)));
     }
+  });
+}
+
+function closed(what: string, cause?: unknown): CotalError {
+  return new CotalError(ErrorCode.Unavailable, `${what} was not sent: the connection is closed`, {
+    outcome: Outcome.NotExecuted,
+    next: "open a new session",
+    ...(cause === undefined ? {} : { cause }),
   });
 }
 

@@ -226,6 +226,7 @@ export function createChannels(options: ChannelsOptions): Channels {
   };
   const enter = async (channel: string, joinOptions: JoinOptions): Promise<Joined> => {
     const settings = await readSettings(options.reads, channel);
+    if (nc.isClosed() || nc.isDraining()) throw closed(channel);
     const room = open(channel);
     try {
       await flush(nc);
@@ -332,6 +333,13 @@ function unconfirmed(): CotalError {
   return new CotalError(ErrorCode.Unavailable, `the broker did not confirm it within ${FLUSH_MS} ms`, {
     outcome: Outcome.NotExecuted,
     next: "try again once the connection is up",
+  });
+}
+
+function closed(channel: string): CotalError {
+  return new CotalError(ErrorCode.Unavailable, `${channel.slice(0, 200)} was not joined: the connection is closed`, {
+    outcome: Outcome.NotExecuted,
+    next: "open a new session",
   });
 }
 

@@ -40,7 +40,7 @@ export const DEFAULT_LIMITS: Limits = {
   held: 192,
   roleHeld: 1,
   pulls: 48,
-  pullExpiresMs: 3000,
+  pullExpiresMs: 2000,
   ackWaitMs: 60_000,
   liveCapacity: 10_000,
   readTimeoutMs: 5000,

@@ -11,6 +11,7 @@
  *    twice, or the broker's no-responders, is the named state `missing`; pulls go on meanwhile, so
  *    it ends by itself when the durable is back.
  */
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Msg, NatsConnection } from "@nats-io/transport-node";
 import { statusOf } from "./wire.ts";
 import { jsApi } from "../protocol/base/broker-subjects.ts";
@@ -42,7 +43,10 @@ export type PullLoop = {
   /** The connection came back: what was out may be gone. */
   readonly reconnected: () => void;
   readonly state: () => PullState;
-  /** Makes no more pulls and takes back those that are out: a message that still comes is handed on. */
+  /**
+   * Makes no more pulls, and resolves when each that is out was answered or has expired: a message
+   * that still comes is handed on.
+   */
   readonly stop: () => Promise<void>;
 };
 
@@ -52,6 +56,8 @@ const RETRY_MS = 250;
 /** How long the broker's no-responders must last: a leader that moves looks the same. */
 const MISSING_AFTER_MS = 1500;
 const TICK_MS = 250;
+const STOP_MARGIN_MS = 100;
+const STOP_LOOK_MS = 10;
 
 export function createPullLoop(options: PullOptions): PullLoop {
   const { nc, now } = options;
@@ -158,9 +164,12 @@ export function createPullLoop(options: PullOptions): PullLoop {
     state: () => state,
     stop: async () => {
       stopping = true;
+      // A pull can't be taken back: across the import the broker forgets one that nobody listens to
+      // only at some later moment (measured), and what it is given until then is late by an ack wait.
+      // Once expired it is given nothing, though its status may be a second late.
+      const isLive = (overdue: number): boolean => overdue - GRACE_MS + STOP_MARGIN_MS > now();
+      while (options.isUp() && [...out.values()].some(isLive)) await sleep(STOP_LOOK_MS);
       clearInterval(timer);
-      // The broker forgets a pull whose subject nobody listens to (measured, across the import too).
-      // What it had sent by then still comes, and is handed on.
       await subscription.drain();
     },
   };

@@ -146,4 +146,26 @@ describe("an authenticated space", () => {
       await again.drain();
     }
   }, 90_000);
+
+  test("a drain leaves no pull behind either while another session of the same credential stays", async () => {
+    const alice = await sessions.minted({ actor: "two_alice" });
+    const { text, view } = await space.mint({ actor: "two_bob" });
+    const credentials = { kind: "static", text } as const;
+    const to = `${view.principal.owner}.two_bob`;
+    await sessions.own({ credentials });
+    const burst = async (): Promise<void> => {
+      await Promise.all(Array.from({ length: 200 }, (_, n) => alice.dm(to, String(n))));
+    };
+    for (let round = 0; round < 3; round += 1) {
+      await burst();
+      const reader = await sessions.own({ credentials });
+      await take(reader, 200);
+      await reader.drain();
+      await burst();
+      const next = await sessions.own({ credentials });
+      const items = await take(next, 200);
+      expect(items.filter(({ deliveries }) => deliveries > 1)).toEqual([]);
+      await next.drain();
+    }
+  }, 90_000);
 });
