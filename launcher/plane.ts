@@ -13,6 +13,7 @@
  * 4. Keys are read by the trust program alone; nothing here opens one.
  */
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { CotalError, ErrorCode, Outcome, toCotalError } from "../shared/protocol/base/errors.ts";
 import type { AuthMode } from "../shared/protocol/chat/space-settings.ts";
 import { spaceToken } from "../shared/protocol/base/subjects.ts";
@@ -52,6 +53,7 @@ export type Plane = {
 
 const PROVISIONER = join(import.meta.dirname, "..", "services", "provisioner", "main.ts");
 const BROKER_GRACE_MS = 2500;
+const DAY_MS = 86_400_000;
 
 /** Brings the plane up. Throws what went wrong, with everything stopped again. */
 export async function startPlane(options: PlaneOptions): Promise<Plane> {
@@ -150,7 +152,11 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
     }),
   );
   recorder.phase("ready");
-  if (!isOpen) void renewOtherSpaces(state, space, server, report, signal);
+  if (!isOpen) {
+    const others = knownSpaces(state).filter((name) => name !== space);
+    void renewSpaces(state, others, server, report, signal);
+    void renewDaily(state, server, report, signal);
+  }
   return { server, port, space, auth, state, ms: Math.round(performance.now() - began) };
 }
 
@@ -199,22 +205,35 @@ function stepTimer(report: Report) {
 }
 
 /** Operator credentials of the other spaces are renewed behind the start, one after the other. */
-async function renewOtherSpaces(
+async function renewSpaces(
   state: string,
-  space: string,
+  spaces: readonly string[],
   server: string,
   report: Report,
   signal: AbortSignal,
 ): Promise<void> {
-  for (const other of knownSpaces(state).filter((name) => name !== space)) {
+  for (const space of spaces) {
     if (signal.aborted) return;
     try {
-      await runTrust(TrustCommand.Space, { state, space: other, server }, signal);
+      await runTrust(TrustCommand.Space, { state, space, server }, signal);
     } catch (thrown) {
       if (signal.aborted) return;
       const { message, next } = toCotalError(thrown);
-      report({ kind: "warning", message: `space ${other}: ${message}`, next: next ?? "run cotal space add again" });
+      report({ kind: "warning", message: `space ${space}: ${message}`, next: next ?? "run cotal space add again" });
     }
+  }
+}
+
+/** The operator's credential lives thirty days: a plane that runs longer than half of that renews it. */
+async function renewDaily(state: string, server: string, report: Report, signal: AbortSignal): Promise<void> {
+  for (;;) {
+    try {
+      await sleep(DAY_MS, undefined, { signal, ref: false });
+    } catch {
+      // The plane is ending.
+      return;
+    }
+    await renewSpaces(state, knownSpaces(state), server, report, signal);
   }
 }
 

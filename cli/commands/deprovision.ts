@@ -28,6 +28,8 @@ export function registerDeprovision(program: Command): void {
 async function deprovision({ out, target }: Invocation<object>, who = ""): Promise<void> {
   const at = target();
   if (at.auth === "open") throw nothingToEnd();
+  // Before anything begins: an end that no one here can complete would leave the name stuck (decision 4).
+  if (!existsSync(trustPaths(at.state).operatorKey)) throw noTrust(at.state);
   await withRail(at, operatorCredentials(at), async (rail) => {
     const { owner, actor } = await resolveWho(who, async () => [...(await wholeRoster(rail.reads)).entries]);
     const begun = await rail.ask(ProvisionerCommand.Deprovision, { owner, actor }, DeprovisionAnswer);
@@ -69,6 +71,13 @@ function holds(file: string, who: Principal): boolean {
     // Not a credential file: not ours to remove.
     return false;
   }
+}
+
+function noTrust(state: string): CotalError {
+  return new CotalError(ErrorCode.FailedPrecondition, `${state} does not hold the broker's trust`, {
+    outcome: Outcome.NotExecuted,
+    next: "run it where the space was made: only there can the broker be told to refuse a credential",
+  });
 }
 
 function nothingToEnd(): CotalError {

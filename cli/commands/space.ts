@@ -12,7 +12,7 @@ import { type Rail, operatorCredentials, withRail } from "../operator.ts";
 import type { Output } from "../output.ts";
 import { type Invocation, handle } from "../program.ts";
 import type { Target } from "../target.ts";
-import { table } from "../text.ts";
+import { oneLine, table } from "../text.ts";
 
 type AddOptions = { readonly auth?: AuthMode; readonly open?: boolean };
 
@@ -104,7 +104,7 @@ function show(out: Output, { settings }: Awaited<ReturnType<Rail["reads"]["space
       ["auth", auth],
       ["replicas", String(replicas)],
       ["groups", String(groups)],
-      ...Object.entries(daemons).map(([name, principal]) => [`${name}`, principal]),
+      ...Object.entries(daemons).map(([name, principal]) => [oneLine(name), oneLine(principal)]),
       ["limits", `${limits.agent.subs} subscriptions, ${limits.agent.payload} bytes a message`],
     ]),
   );

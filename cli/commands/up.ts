@@ -10,6 +10,7 @@ import { UsageError, wholeNumber } from "../exit.ts";
 import type { Output } from "../output.ts";
 import { type Invocation, handle } from "../program.ts";
 import { DEFAULT_SPACE, spaceOf, stateOf } from "../target.ts";
+import { oneLine } from "../text.ts";
 
 type UpOptions = {
   readonly port?: number;
@@ -137,5 +138,6 @@ function show(out: Output, event: PlaneEvent): void {
 }
 
 function announce(out: Output, event: PlaneEvent, text: string): void {
-  out.notice({ ...event }, text);
+  // What a child says of itself may quote the broker.
+  out.notice({ ...event }, oneLine(text));
 }

@@ -28,5 +28,11 @@ async function who({ options, out, target }: Invocation<{ readonly all?: boolean
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 
 function row({ name, id, status, role, activity }: RosterEntry): string[] {
-  return [oneLine(name), status, role === undefined ? "" : `role ${oneLine(role)}`, id, oneLine(activity ?? "")];
+  return [
+    oneLine(name),
+    status,
+    role === undefined ? "" : `role ${oneLine(role)}`,
+    oneLine(id),
+    oneLine(activity ?? ""),
+  ];
 }

@@ -14,7 +14,7 @@ import {
 import type { Caller } from "../../shared/protocol/endpoint/grammar.ts";
 import type { ChannelSetArgs, ChannelsArgs, FrontierArgs } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { type SpaceContext, answerRoom } from "./context.ts";
-import { changeJson, parseJson, readJson } from "./rows.ts";
+import { changeJson, parseJson, readJson, unreadable } from "./rows.ts";
 
 const PAGE = 1000;
 const MAX_BYTES = 400_000;
@@ -72,8 +72,9 @@ export async function channelSet(context: SpaceContext, args: z.infer<typeof Cha
   const schema = args.channel === undefined ? ChannelDefaults : ChannelConfig;
   const place = { bucket: context.names.bucket.channels, key };
   const config = await changeJson(context.store, context.writer, place, (current) => {
-    const before = schema.safeParse(current ?? {}).data ?? {};
-    const merged = Object.entries({ ...before, ...args.change }).filter(
+    const before = schema.safeParse(current ?? {});
+    if (!before.success) throw unreadable(key);
+    const merged = Object.entries({ ...before.data, ...args.change }).filter(
       ([, value]) => value !== null && value !== undefined,
     );
     return schema.parse(Object.fromEntries(merged));

@@ -40,6 +40,18 @@ export function provisionerCommands(context: SpaceContext, instanceId: string): 
     [Name.ChannelSet]: command(ChannelSetArgs, (args) => channelSet(context, args)),
     [Name.LimitsShow]: command(NoArgs, () => limitsShow(context)),
     [Name.LimitsSet]: command(LimitsSetArgs, (args) => limitsSet(context, args)),
-    [Name.Check]: command(NoArgs, () => check(context)),
+    [Name.Check]: command(
+      NoArgs,
+      shared(() => check(context)),
+    ),
   };
+}
+
+/** One run for all who ask while it lasts: it reads the whole space, and anybody may ask who may see it. */
+function shared<T>(run: () => Promise<T>): () => Promise<T> {
+  let running: Promise<T> | undefined;
+  return () =>
+    (running ??= run().finally(() => {
+      running = undefined;
+    }));
 }

@@ -253,9 +253,8 @@ function cleanerOf(options: OpenSpaceOptions, keys: ProvisionerKeys, me: Holder)
       lifeSeconds: Life.OneShot,
       nowSeconds,
     });
-    return openConnection({
-      ...dialOptions(options, "cleaner", own),
-      reconnect: { kind: "bounded", attempts: 3 },
-    });
+    // Without its status: who asked for the clean-up hears how it went, and nobody would clear a failure.
+    const { onStatus: _, ...dialed } = dialOptions(options, "cleaner", own);
+    return openConnection({ ...dialed, reconnect: { kind: "bounded", attempts: 3 } });
   };
 }

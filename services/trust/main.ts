@@ -26,7 +26,7 @@ import { ensureBrokerTrust, systemCredential } from "./broker-trust.ts";
 import { serverConfigText } from "./server-config.ts";
 import { accountLimits, setAccountLimits } from "./account-limits.ts";
 import { alone } from "./lock.ts";
-import { addRevoked, ensureOperatorCredential, ensureSpaceTrust, publishSpace, revokedUsers } from "./space-trust.ts";
+import { addRevoked, ensureOperatorCredential, ensureSpaceTrust, publishSpace, refusedUsers } from "./space-trust.ts";
 import { assertServers, connectSystem, connectedUsers, pushAccount, serverFacts } from "./system-account.ts";
 
 const MAX_PAYLOAD = 1_048_576;
@@ -154,7 +154,7 @@ async function pushSpace(state: string, name: string, connection: Parameters<typ
   const { keys } = ensureSpaceTrust(state, name);
   const accounts = await spaceAccounts(trust.operator, name, keys, {
     ...accountLimits(state, name),
-    revoked: Object.keys(revokedUsers(state, name)),
+    revoked: refusedUsers(state, name, nowSeconds()),
   });
   await pushAccount(connection, keys.store.publicKey, accounts.store);
   await pushAccount(connection, keys.front.publicKey, accounts.front);

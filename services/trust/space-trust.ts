@@ -109,6 +109,18 @@ export function revokedUsers(state: string, space: string): Record<string, numbe
   return existsSync(path) ? RevokedList.parse(JSON.parse(readFileSync(path, "utf8"))) : {};
 }
 
+/** How long a revocation is told to the broker: no JWT lives longer than half of it. */
+const REFUSED_SECONDS = 2 * Life.Static;
+
+/**
+ * Whom the broker must refuse now. Every JWT of one who was revoked long ago has expired, and the
+ * account that carries the list is one message: about ten thousand names fill it.
+ */
+export function refusedUsers(state: string, space: string, nowSeconds: number): string[] {
+  const all = Object.entries(revokedUsers(state, space));
+  return all.flatMap(([user, at]) => (nowSeconds - at > REFUSED_SECONDS ? [] : [user]));
+}
+
 /** Adds users to the list; returns the whole list. Written before the broker is told. */
 export function addRevoked(state: string, space: string, users: readonly string[], nowSeconds: number) {
   const all = { ...revokedUsers(state, space), ...Object.fromEntries(users.map((user) => [user, nowSeconds])) };

@@ -8,12 +8,16 @@
  * 1. An export is private and answered once: an import needs an activation token signed by the
  *    store, made out to that one front. Another account that carries the same tokens is refused.
  * 2. The list of exports comes from `shared/grants/exports.ts` and nowhere else.
- * 3. A revoked key is refused for ever, whenever its JWT was issued. The broker compares a time with
+ * 3. The callout may place connections in that space's front and nowhere else, but for its own account:
+ *    the broker always allows that one (measured).
+ * 4. A revoked key is refused for ever, whenever its JWT was issued. The broker compares a time with
  *    the JWT's own, which another machine's clock has written; and no key is ever minted for again.
  */
-import { type Export, type Import, encodeAccount, encodeActivation, encodeOperator } from "@nats-io/jwt";
+import { type Account, type Export, type Import, encodeAccount, encodeActivation, encodeOperator } from "@nats-io/jwt";
 import { storeExports } from "../grants/exports.ts";
-import type { SigningKey } from "./keys.ts";
+import { badRequest } from "../protocol/base/errors.ts";
+import { CURVE_NKEY, USER_NKEY } from "../protocol/base/grammar.ts";
+import { type SigningKey, isPublicKey } from "./keys.ts";
 
 export type SpaceKeys = {
   readonly front: SigningKey;
@@ -29,6 +33,18 @@ export type SpaceAccountOptions = {
   readonly connections: number;
   /** User nkeys that may no longer connect, with any JWT. */
   readonly revoked: readonly string[];
+  /** Absent where nobody signs in through the callout. */
+  readonly callout?: CalloutAccount;
+};
+
+/** Who answers for the auth account (nats-server: `authorization`). Public keys only. */
+export type CalloutAccount = {
+  /** The users that serve requests. Everybody else who names the auth account is asked about. */
+  readonly users: readonly string[];
+  /** Requests are sealed for this curve key. */
+  readonly xkey: string;
+  /** Signing keys of the auth account: for responses, its users, the sentinel. None: its own key. */
+  readonly signers?: readonly string[];
 };
 
 export type SpaceAccounts = { readonly front: string; readonly store: string; readonly auth: string };
@@ -123,7 +139,25 @@ export async function spaceAccounts(
       },
       signed,
     ),
-    encodeAccount(`${space}.auth`, keys.auth.pair, { limits: { ...base, ...NO_JETSTREAM } }, signed),
+    encodeAccount(
+      `${space}.auth`,
+      keys.auth.pair,
+      { limits: { ...base, ...NO_JETSTREAM }, ...calloutClaims(options.callout, keys.front.publicKey) },
+      signed,
+    ),
   ]);
   return { front, store, auth };
+}
+
+function calloutClaims(callout: CalloutAccount | undefined, front: string): Partial<Account> {
+  if (callout === undefined) return {};
+  const { users, xkey, signers = [] } = callout;
+  // Without a user the broker asks nobody and lets every sentinel in; without a curve key it asks in the clear.
+  if (users.length === 0 || !users.every((user) => isPublicKey(USER_NKEY, user)) || !isPublicKey(CURVE_NKEY, xkey)) {
+    throw badRequest("a callout needs at least one public user key and a public curve key");
+  }
+  return {
+    authorization: { auth_users: [...users], allowed_accounts: [front], xkey },
+    ...(signers.length === 0 ? {} : { signing_keys: [...signers] }),
+  };
 }

@@ -7,6 +7,7 @@
  */
 import { type KeyObject, createPrivateKey, createPublicKey, sign, verify } from "node:crypto";
 import { type KeyPair, createAccount, createOperator, createUser, fromPublic, fromSeed } from "@nats-io/nkeys";
+import { LRUCache } from "lru-cache";
 import { badRequest } from "../protocol/base/errors.ts";
 
 export type KeyKind = "operator" | "account" | "user";
@@ -41,12 +42,14 @@ export function keyFromSeed(seed: string): SigningKey {
   } catch {
     throw noSeed();
   }
-  // Two bits of the last character mean nothing, and are zero in the one spelling that counts.
-  if (!/[AEIMQUY4]$/.test(seed.trim())) throw noSeed();
+  if (!isOneSpelling(seed.trim())) throw noSeed();
   return wrap(pair);
 }
 
-const noSeed = () => badRequest("the key file does not hold an nkey seed");
+/** Two bits of a seed's last character mean nothing, and are zero in the one spelling that counts. */
+export const isOneSpelling = (seed: string): boolean => /[AEIMQUY4]$/.test(seed);
+
+export const noSeed = () => badRequest("the key file does not hold an nkey seed");
 
 function wrap(stock: KeyPair): SigningKey {
   const seed = Buffer.from(stock.getSeed()).toString("ascii");
@@ -57,13 +60,18 @@ function wrap(stock: KeyPair): SigningKey {
   });
   const publicKey = stock.getPublicKey();
   const signNative = (data: Uint8Array): Uint8Array => new Uint8Array(sign(null, data, native));
+  // The JWT library asks for it at each signature and uses it for nothing; the stock one derives it anew.
+  let privateKey: Uint8Array | undefined;
   const pair: KeyPair = {
     getPublicKey: () => publicKey,
-    getPrivateKey: () => stock.getPrivateKey(),
+    getPrivateKey: () => (privateKey ??= stock.getPrivateKey()),
     getSeed: () => stock.getSeed(),
     sign: signNative,
     verify: (data, signature) => verifyNative(publicKey, data, signature),
-    clear: () => stock.clear(),
+    clear: () => {
+      privateKey = undefined;
+      stock.clear();
+    },
     seal: (data, recipient, nonce) => stock.seal(data, recipient, nonce),
     open: (data, sender) => stock.open(data, sender),
   };
@@ -71,15 +79,40 @@ function wrap(stock: KeyPair): SigningKey {
 }
 
 /** A seed is base32 of two prefix bytes, 32 key bytes and a checksum; the library checked it. */
-function rawSeed(seed: string): Buffer {
+export function rawSeed(seed: string): Buffer {
   return base32(seed).subarray(2, 34);
 }
 
-/** A public nkey is base32 of one prefix byte, 32 key bytes and a checksum. */
-function publicObject(publicKey: string): KeyObject {
+/**
+ * The 32 bytes of a public nkey: base32 of one prefix byte, 32 key bytes and a checksum. Throws for
+ * anything else.
+ */
+export function rawPublicKey(publicKey: string): Buffer {
   fromPublic(publicKey);
-  const raw = base32(publicKey).subarray(1, 33);
-  return createPublicKey({ key: Buffer.concat([SPKI_LEAD, raw]), format: "der", type: "spki" });
+  return base32(publicKey).subarray(1, 33);
+}
+
+/** True for a public nkey of that kind (`grammar.ts`) whose checksum holds. */
+export function isPublicKey(kind: RegExp, text: string): boolean {
+  if (!kind.test(text)) return false;
+  try {
+    fromPublic(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Few keys sign most of what is verified: the servers of a cluster, the accounts of a space. */
+const publicObjects = new LRUCache<string, KeyObject>({ max: 256 });
+
+function publicObject(publicKey: string): KeyObject {
+  const known = publicObjects.get(publicKey);
+  if (known !== undefined) return known;
+  const key = Buffer.concat([SPKI_LEAD, rawPublicKey(publicKey)]);
+  const made = createPublicKey({ key, format: "der", type: "spki" });
+  publicObjects.set(publicKey, made);
+  return made;
 }
 
 /** Verifies a signature natively; false for anything malformed. */

@@ -10,6 +10,7 @@ import { createWriter } from "../../shared/broker/write.ts";
 import { Life } from "../../shared/grants/matrix.ts";
 import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
+import { SPACE_KEY } from "../../shared/protocol/chat/channel-config.ts";
 import { CredentialRow, HeadRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
@@ -23,7 +24,11 @@ async function row(space: TestSpace, bucket: "auth" | "records", key: string, of
 }
 
 /** The provisioner's own code in this process, over the files of the state. */
-const openHere = (space: TestSpace, lifeSeconds?: number): Promise<OpenSpace> =>
+const openHere = (
+  space: TestSpace,
+  lifeSeconds?: number,
+  onStatus: (connection: string) => void = () => undefined,
+): Promise<OpenSpace> =>
   openSpace({
     space: "main",
     servers: [space.url],
@@ -33,7 +38,7 @@ const openHere = (space: TestSpace, lifeSeconds?: number): Promise<OpenSpace> =>
     concurrency: 16,
     perCaller: 16,
     onServed: () => undefined,
-    onStatus: () => undefined,
+    onStatus,
     signal: new AbortController().signal,
     ...(lifeSeconds === undefined ? {} : { lifeSeconds }),
   });
@@ -153,6 +158,21 @@ describe("the life of the provisioner's own credentials", () => {
     }
   }, 60_000);
 
+  test("the connection of one clean-up is no part of the space's health: its end would stand there for ever", async () => {
+    const told = new Set<string>();
+    const served = await openHere(space, undefined, (connection) => void told.add(connection));
+    try {
+      const { owner } = (await space.mint({ actor: "short" })).view.principal;
+      const begun = (await space.call("deprovision", { owner, actor: "short" })) as { uid: string; opId: string };
+      const { uid, opId } = begun;
+      await space.call("deprovision-complete", { owner, actor: "short", uid, opId });
+    } finally {
+      await served.stopIntake();
+      await served.close();
+    }
+    expect([...told].toSorted()).toEqual(["front", "ledger", "store"]);
+  });
+
   test("not renewed, as over a machine that slept: it ends with a cause, and the next run serves", async () => {
     const served = await openHere(space, 2);
     expect(await served.broken).toMatchObject({ code: "unauthenticated" });
@@ -163,6 +183,50 @@ describe("the life of the provisioner's own credentials", () => {
     await next.stopIntake();
     await next.close();
   }, 60_000);
+});
+
+describe("rows that this version can't read", () => {
+  const { channels } = spaceNames("main").bucket;
+  /** Replaces a row of the registry; hands back a reader of its bytes. */
+  const spoil = async (space: TestSpace, key: string, text: string): Promise<() => Promise<string>> => {
+    const store = await space.store();
+    const place = [bucketStream(channels), kvKey(channels, key)] as const;
+    const found = await leaderLast(store, ...place);
+    const writer = createWriter({ nc: store });
+    const bytes = new TextEncoder().encode(text);
+    await (found === undefined ? writer.create(...place, bytes) : writer.cas(...place, bytes, found.seq));
+    return async () => new TextDecoder().decode((await leaderLast(store, ...place))?.data);
+  };
+
+  test("settings of a channel are not overwritten by a change of one field", async () => {
+    const space = await startSpace();
+    try {
+      for (const text of ['{"deliveryClass":"of tomorrow","description":"kept"}', "no JSON"]) {
+        const read = await spoil(space, "later", text);
+        const change = { instructions: "x" };
+        expect(await failure(space.call("channel-set", { channel: "later", change }))).toMatchObject({
+          code: "failed-precondition",
+          outcome: "not-executed",
+        });
+        expect(await read()).toBe(text);
+      }
+    } finally {
+      await space.stop();
+    }
+  });
+
+  test("settings of the space are not made anew at a restart", async () => {
+    const space = await startSpace();
+    try {
+      const read = await spoil(space, SPACE_KEY, "no JSON");
+      await space.provisioner.kill();
+      void space.provisioner.restart().catch(() => undefined);
+      await expect.poll(() => space.provisioner.log(), { timeout: 10_000 }).toContain("does not parse");
+      expect(await read()).toBe("no JSON");
+    } finally {
+      await space.stop();
+    }
+  });
 });
 
 describe("a ledger row that does not parse", () => {

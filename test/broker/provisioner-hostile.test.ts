@@ -5,6 +5,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { readAcl } from "../../services/provisioner/acl.ts";
+import { provisionerCommands } from "../../services/provisioner/commands.ts";
 import type { SpaceContext } from "../../services/provisioner/context.ts";
 import { dmHistory, history } from "../../services/provisioner/history.ts";
 import { createWriter } from "../../shared/broker/write.ts";
@@ -42,6 +43,30 @@ const readsOf = (as: Minted): Reads =>
     }),
     5000,
   );
+
+/** A handler itself, over a connection of its own whose traffic is counted. */
+async function counted<T>(
+  run: (context: SpaceContext) => Promise<T>,
+): Promise<{ readonly answer: T; readonly bytes: number; readonly requests: number }> {
+  const store = await space.store();
+  const context = {
+    space: "main",
+    names,
+    subjects,
+    store,
+    writer: createWriter({ nc: store }),
+    acl: () => Promise.resolve(readAcl([">"])),
+    settings: ((await space.call("space", {})) as { settings: SpaceContext["settings"] }).settings,
+    authority: undefined,
+    replicas: 1,
+    now: Date.now,
+    random: () => new Uint8Array(),
+  } satisfies SpaceContext;
+  const before = store.stats();
+  const answer = await run(context);
+  const after = store.stats();
+  return { answer, bytes: after.inBytes - before.inBytes, requests: after.outMsgs - before.outMsgs };
+}
 
 describe("presence", () => {
   test("a record that nests past every stack costs its writer his place, and nobody else anything", async () => {
@@ -91,28 +116,6 @@ describe("history", () => {
     nc.publish(subjects.chat(mallory.view.principal, channel), JSON.stringify({ index, text }));
   const indexes = ({ messages }: History): number[] =>
     messages.map(({ data }) => (JSON.parse(data) as { index: number }).index);
-  /** The handler itself, over a connection of its own whose bytes are counted. */
-  const counted = async (
-    run: (context: SpaceContext) => Promise<History>,
-  ): Promise<{ readonly answer: History; readonly bytes: number }> => {
-    const store = await space.store();
-    const context = {
-      space: "main",
-      names,
-      subjects,
-      store,
-      writer: createWriter({ nc: store }),
-      acl: () => Promise.resolve(readAcl([">"])),
-      settings: ((await space.call("space", {})) as { settings: SpaceContext["settings"] }).settings,
-      authority: undefined,
-      replicas: 1,
-      now: Date.now,
-      random: () => new Uint8Array(),
-    } satisfies SpaceContext;
-    const before = store.stats().inBytes;
-    const answer = await run(context);
-    return { answer, bytes: store.stats().inBytes - before };
-  };
   const lastOf = (args: { readonly channel: string; readonly last: number; readonly upToSeq?: number }) =>
     counted((context) => history(context, { principal: mallory.view.principal, uid: mallory.view.uid }, args));
 
@@ -165,5 +168,28 @@ describe("history", () => {
       ({ nextSeq } = page);
     }
     expect(read).toEqual(Array.from({ length: 200 }, (_, index) => index));
+  });
+});
+
+describe("a check", () => {
+  test("asked for by many at once is made once, and each of them is answered", async () => {
+    for (let index = 0; index < 5; index += 1) await space.mint({ actor: `checked_${index}` });
+    const ask = (commands: ReturnType<typeof provisionerCommands>): Promise<unknown> =>
+      commands.check.handle({} as never, {} as never);
+    const alone = await counted((context) => ask(provisionerCommands(context, "x")));
+    const many = await counted((context) => {
+      const commands = provisionerCommands(context, "x");
+      return Promise.all(Array.from({ length: 16 }, () => ask(commands)));
+    });
+    expect(many.answer).toHaveLength(16);
+    expect(many.answer[15]).toMatchObject({ findings: [] });
+    expect(many.requests).toBeLessThan(alone.requests * 2);
+    // The next one looks anew.
+    const later = await counted(async (context) => {
+      const commands = provisionerCommands(context, "x");
+      await ask(commands);
+      return ask(commands);
+    });
+    expect(later.requests).toBeGreaterThan(alone.requests * 1.5);
   });
 });

@@ -2,8 +2,10 @@
 import { type Account, type Activation, type Operator, decode } from "@nats-io/jwt";
 import { describe, expect, test } from "vitest";
 import { storeExports } from "../../shared/grants/exports.ts";
-import { operatorJwt, spaceAccounts, systemJwt } from "../../shared/trust/accounts.ts";
+import { type CalloutAccount, operatorJwt, spaceAccounts, systemJwt } from "../../shared/trust/accounts.ts";
 import { newKey } from "../../shared/trust/keys.ts";
+import { newCurveKey } from "../../shared/trust/xkey.ts";
+import { failure } from "../support/refusal.ts";
 
 const operator = newKey("operator");
 const keys = {
@@ -24,6 +26,46 @@ const made = async () => {
   });
   return { front: decode<Account>(front), store: decode<Account>(store), auth: decode<Account>(auth) };
 };
+
+describe("who answers for the auth account", () => {
+  const [one, two, signer] = [newKey("user").publicKey, newKey("user").publicKey, newKey("account").publicKey];
+  const xkey = newCurveKey().publicKey;
+  const withCallout = (callout: CalloutAccount) =>
+    spaceAccounts(operator, "main", keys, { diskBytes: 1000, connections: 50, revoked: [gone], callout });
+
+  test("its claims name the users, the one front account, the curve key and the signing keys", async () => {
+    const claims = decode<Account>((await withCallout({ users: [one, two], xkey, signers: [signer] })).auth);
+    expect(claims.nats.authorization).toEqual({
+      auth_users: [one, two],
+      allowed_accounts: [keys.front.publicKey],
+      xkey,
+    });
+    expect(claims.nats.signing_keys).toEqual([signer]);
+  });
+
+  test("without a callout nothing of it is there, and with one front and store are what they were", async () => {
+    const plain = await made();
+    const { front, store } = await withCallout({ users: [one], xkey });
+    expect(plain.auth.nats).not.toHaveProperty("authorization");
+    const told = [decode<Account>(front).nats, decode<Account>(store).nats].map(withoutTokens);
+    expect(told).toEqual([plain.front.nats, plain.store.nats].map(withoutTokens));
+  });
+
+  test.each([
+    ["no user", { users: [], xkey }],
+    ["something else as a user", { users: [one, keys.front.publicKey], xkey }],
+    ["no curve key", { users: [one], xkey: "" }],
+    ["another kind of key as curve key", { users: [one], xkey: one }],
+    ["a curve key with a wrong checksum", { users: [one], xkey: `X${"A".repeat(55)}` }],
+  ])("%s is refused: the broker would ask nobody, or in the clear", async (_, callout) => {
+    expect((await failure(withCallout(callout))).code).toBe("bad-request");
+  });
+});
+
+/** Activation tokens carry a time. */
+function withoutTokens(account: Partial<Account>): unknown {
+  return { ...account, imports: account.imports?.map((one) => ({ ...one, token: "" })) };
+}
 
 describe("W2.01 the three accounts of a space", () => {
   test("each is signed by the operator and stands for its own key", async () => {

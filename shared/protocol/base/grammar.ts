@@ -67,6 +67,11 @@ export const UNSAFE_CHARACTER = /[^A-Za-z0-9_-]/g;
 /** A public user nkey: the transport credential, never a principal (§2). */
 export const USER_NKEY = /^U[A-Z2-7]{55}$/;
 
+/** Public nkeys of an account, of a server, and of a curve (an `xkey`). */
+export const ACCOUNT_NKEY = /^A[A-Z2-7]{55}$/;
+export const SERVER_NKEY = /^N[A-Z2-7]{55}$/;
+export const CURVE_NKEY = /^X[A-Z2-7]{55}$/;
+
 export const MAX_CHANNEL_LENGTH = 4096;
 export const MAX_NAME_LENGTH = 128;
 export const MAX_SUBJECT_BYTES = 1024;

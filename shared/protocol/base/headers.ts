@@ -30,6 +30,8 @@ export const Header = {
   Schedule: "Nats-Schedule",
   ScheduleTarget: "Nats-Schedule-Target",
   Scheduler: "Nats-Scheduler",
+  /** On a sealed authorization request: the curve key of the server that sealed it. */
+  ServerXkey: "Nats-Server-Xkey",
   /** The DLV count in force when a copy was written (§8). */
   DeliveryLimit: "Cotal-Delivery-Limit",
 } as const;
