@@ -89,7 +89,10 @@ export type ServedEndpoint = {
 
 /** Starts serving; resolves once the broker has taken every subscription. */
 export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoint> {
+  /** Everything that is being answered, refusals too: what `stop` waits for. */
   const running = new Set<Promise<void>>();
+  /** Requests that run. A refusal is none, or a burst of one caller's would fill the place of others. */
+  let admitted = 0;
   const share = createShare(options.perCaller);
   const rails = endpointSubjects(options.space);
   const queue = endpointToken(options.endpoint);
@@ -101,10 +104,13 @@ export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoi
       return;
     }
     const from = `${request.owner}.${request.actor}`;
-    const full = running.size >= options.concurrency || !share.take(from);
+    const full = admitted >= options.concurrency || !share.take(from);
+    if (!full) admitted += 1;
     const work = answer(options, rails, request, message, full).finally(() => {
       running.delete(work);
-      if (!full) share.give(from);
+      if (full) return;
+      admitted -= 1;
+      share.give(from);
     });
     running.add(work);
   };

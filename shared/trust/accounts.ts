@@ -16,7 +16,7 @@
 import { type Account, type Export, type Import, encodeAccount, encodeActivation, encodeOperator } from "@nats-io/jwt";
 import { storeExports } from "../grants/exports.ts";
 import { badRequest } from "../protocol/base/errors.ts";
-import { CURVE_NKEY, USER_NKEY } from "../protocol/base/grammar.ts";
+import { ACCOUNT_NKEY, CURVE_NKEY, USER_NKEY } from "../protocol/base/grammar.ts";
 import { type SigningKey, isPublicKey } from "./keys.ts";
 
 export type SpaceKeys = {
@@ -152,10 +152,13 @@ export async function spaceAccounts(
 function calloutClaims(callout: CalloutAccount | undefined, front: string): Partial<Account> {
   if (callout === undefined) return {};
   const { users, xkey, signers = [] } = callout;
+  const wrong =
+    users.length === 0 ||
+    !users.every((user) => isPublicKey(USER_NKEY, user)) ||
+    !signers.every((signer) => isPublicKey(ACCOUNT_NKEY, signer)) ||
+    !isPublicKey(CURVE_NKEY, xkey);
   // Without a user the broker asks nobody and lets every sentinel in; without a curve key it asks in the clear.
-  if (users.length === 0 || !users.every((user) => isPublicKey(USER_NKEY, user)) || !isPublicKey(CURVE_NKEY, xkey)) {
-    throw badRequest("a callout needs at least one public user key and a public curve key");
-  }
+  if (wrong) throw badRequest("a callout needs public keys: of one user or more, of a curve, of each signer");
   return {
     authorization: { auth_users: [...users], allowed_accounts: [front], xkey },
     ...(signers.length === 0 ? {} : { signing_keys: [...signers] }),

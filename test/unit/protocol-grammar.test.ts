@@ -59,6 +59,18 @@ const TOKENS: Readonly<Record<string, Row>> = {
     takes: [`U${"A2".repeat(27)}A`],
     leaves: [`A${"A2".repeat(27)}A`, `U${"A".repeat(54)}`, `U${"a".repeat(55)}`],
   },
+  ACCOUNT_NKEY: {
+    takes: [`A${"A2".repeat(27)}A`],
+    leaves: [`U${"A2".repeat(27)}A`, `A${"A".repeat(54)}`, `A${"A".repeat(56)}`, `A${"a".repeat(55)}`],
+  },
+  SERVER_NKEY: {
+    takes: [`N${"A2".repeat(27)}A`],
+    leaves: [`U${"A2".repeat(27)}A`, `N${"A".repeat(54)}`, `N${"A".repeat(56)}`, `N${"a".repeat(55)}`],
+  },
+  CURVE_NKEY: {
+    takes: [`X${"A2".repeat(27)}A`],
+    leaves: [`U${"A2".repeat(27)}A`, `X${"A".repeat(54)}`, `X${"A".repeat(56)}`, `X${"a".repeat(55)}`],
+  },
 };
 
 const patterns = Object.entries(grammar).flatMap(([name, value]) =>

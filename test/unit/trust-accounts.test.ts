@@ -54,6 +54,7 @@ describe("who answers for the auth account", () => {
   test.each([
     ["no user", { users: [], xkey }],
     ["something else as a user", { users: [one, keys.front.publicKey], xkey }],
+    ["something else as a signer", { users: [one], xkey, signers: [one] }],
     ["no curve key", { users: [one], xkey: "" }],
     ["another kind of key as curve key", { users: [one], xkey: one }],
     ["a curve key with a wrong checksum", { users: [one], xkey: `X${"A".repeat(55)}` }],
