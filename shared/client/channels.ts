@@ -227,6 +227,10 @@ export function createChannels(options: ChannelsOptions): Channels {
   const enter = async (channel: string, joinOptions: JoinOptions): Promise<Joined> => {
     const settings = await readSettings(options.reads, channel);
     if (nc.isClosed() || nc.isDraining()) throw closed(channel);
+    // The broker takes a.> under a list of a.* and delivers a part of it: the list itself decides.
+    if (settings instanceof CotalError && settings.code === ErrorCode.PermissionDenied) {
+      throw notJoined(channel, settings);
+    }
     const room = open(channel);
     try {
       await flush(nc);

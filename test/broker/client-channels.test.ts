@@ -226,6 +226,9 @@ describe("in an authenticated space", () => {
     await expect(bob.join("team")).rejects.toMatchObject({ code: "permission-denied" });
     expect(await bob.join("team.one")).toMatchObject({ state: "joined live" });
     expect(bob.joined().map(({ channel }) => channel)).toEqual(["team.one"]);
+    const part = await sessions.minted({ actor: "part", subscribe: ["team.*"] });
+    await expect(part.join("team.>")).rejects.toMatchObject({ code: "permission-denied" });
+    expect(await part.join("team.*")).toMatchObject({ state: "joined live" });
     const carol = await sessions.minted({ actor: "carol", publish: ["team.>"] });
     await carol.send("team.one", "still connected");
     expect(texts(await take(bob, 1))).toEqual(["still connected"]);

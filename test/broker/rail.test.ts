@@ -334,6 +334,9 @@ describe("what a caller learns", () => {
       random: randomBytes,
     });
     expect((await other("clerk", "echo", { say: "mine" })).data).toEqual({ said: "mine" });
+    const burst = Array.from({ length: 300 }, () => call("clerk", "echo", { say: "burst" }).catch(() => undefined));
+    expect((await other("clerk", "echo", { say: "in the burst" })).data).toEqual({ said: "in the burst" });
+    await Promise.all(burst);
     release?.();
     await hog;
     expect((await call("clerk", "echo", { say: "again" })).data).toEqual({ said: "again" });
