@@ -24,9 +24,17 @@ import { spaceAccounts } from "../../shared/trust/accounts.ts";
 import { trustPaths } from "../../shared/trust/folder.ts";
 import { ensureBrokerTrust, systemCredential } from "./broker-trust.ts";
 import { serverConfigText } from "./server-config.ts";
+import { ensureAuthTrust, hasAuthTrust, publishAuth } from "./auth-trust.ts";
 import { accountLimits, setAccountLimits } from "./account-limits.ts";
 import { alone } from "./lock.ts";
-import { addRevoked, ensureOperatorCredential, ensureSpaceTrust, publishSpace, refusedUsers } from "./space-trust.ts";
+import {
+  addRevoked,
+  ensureOperatorCredential,
+  ensureSpaceTrust,
+  keptAuthMode,
+  publishSpace,
+  refusedUsers,
+} from "./space-trust.ts";
 import { assertServers, connectSystem, connectedUsers, pushAccount, serverFacts } from "./system-account.ts";
 
 const MAX_PAYLOAD = 1_048_576;
@@ -87,9 +95,12 @@ async function space(options: Options): Promise<object> {
       diskBytes: text(options["disk-bytes"]),
       connections: text(options["connections"]),
     });
+    const auth = authMode(options["auth"], keptAuthMode(state, name));
+    if (auth === "user") ensureAuthTrust(state, own);
     await pushSpace(state, name, connection);
     await ensureOperatorCredential(state, own, now);
-    publishSpace(state, own, authMode(options["auth"]));
+    if (hasAuthTrust(state, name)) publishAuth(state, own, now);
+    publishSpace(state, own, auth);
     return { kind: "space-trust", space: name };
   } finally {
     await connection.drain();
@@ -151,9 +162,11 @@ async function servers(options: Options): Promise<object> {
 
 async function pushSpace(state: string, name: string, connection: Parameters<typeof pushAccount>[0]): Promise<void> {
   const trust = await ensureBrokerTrust(state);
-  const { keys } = ensureSpaceTrust(state, name);
+  const own = ensureSpaceTrust(state, name);
+  const { keys } = own;
   const accounts = await spaceAccounts(trust.operator, name, keys, {
     ...accountLimits(state, name),
+    ...(hasAuthTrust(state, name) ? ensureAuthTrust(state, own) : {}),
     revoked: refusedUsers(state, name, nowSeconds()),
   });
   await pushAccount(connection, keys.store.publicKey, accounts.store);
@@ -165,10 +178,15 @@ function text(option: string | boolean | undefined): string | undefined {
   return typeof option === "string" ? option : undefined;
 }
 
-function authMode(text: unknown): "static" | "user" {
-  if (text === undefined || text === "static") return "static";
-  if (text === "user") return "user";
-  throw badRequest(`--auth ${JSON.stringify(text)} is unknown`, "use static or user");
+/** What is asked for, or what the space has; a space keeps the mode it was made with. */
+function authMode(asked: unknown, kept: "static" | "user" | undefined): "static" | "user" {
+  if (asked !== undefined && asked !== "static" && asked !== "user") {
+    throw badRequest(`--auth ${JSON.stringify(asked)} is unknown`, "use static or user");
+  }
+  if (asked === undefined || kept === undefined || asked === kept) return kept ?? asked ?? "static";
+  throw new CotalError(ErrorCode.FailedPrecondition, `the space was made ${kept}, and stays so`, {
+    next: `leave --auth out, or make another space with --auth ${asked}`,
+  });
 }
 
 function required(options: Options, name: string): string {

@@ -26,7 +26,7 @@ import {
   writePrivate,
 } from "../../shared/trust/folder.ts";
 import { IssuedList } from "../../shared/trust/issued.ts";
-import type { SpaceFile } from "../../shared/trust/space-file.ts";
+import { SpaceFile } from "../../shared/trust/space-file.ts";
 import { mintUser } from "../../shared/trust/jwt.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { systemOwner } from "../../shared/trust/owner.ts";
@@ -56,6 +56,12 @@ export function ensureSpaceTrust(state: string, space: string): SpaceTrust {
     createPrivate(join(theirs, file), () => drawLifecycleUid(randomBytes));
   }
   return { space, keys, ownerSecret: keptSecret(join(theirs, ProvisionerFile.OwnerSecret)) };
+}
+
+/** The mode a space was made with; `undefined` before it was. */
+export function keptAuthMode(state: string, space: string): SpaceFile["auth"] | undefined {
+  const path = join(trustPaths(state).provisioner(space), ProvisionerFile.Space);
+  return existsSync(path) ? SpaceFile.parse(JSON.parse(readFileSync(path, "utf8"))).auth : undefined;
 }
 
 /** The last step: from now on the provisioner may take the space up. */

@@ -35,6 +35,8 @@ export type SpaceAccountOptions = {
   readonly revoked: readonly string[];
   /** Absent where nobody signs in through the callout. */
   readonly callout?: CalloutAccount;
+  /** Public signing keys beside the provisioner's: the auth service has its own. */
+  readonly moreSigners?: { readonly front: readonly string[]; readonly store: readonly string[] };
 };
 
 /** Who answers for the auth account (nats-server: `authorization`). Public keys only. */
@@ -123,7 +125,7 @@ export async function spaceAccounts(
       {
         limits: { ...base, conn: options.connections, ...NO_JETSTREAM },
         imports,
-        signing_keys: [keys.frontSigner.publicKey],
+        signing_keys: [keys.frontSigner.publicKey, ...(options.moreSigners?.front ?? [])],
         ...revocations,
       },
       signed,
@@ -134,7 +136,7 @@ export async function spaceAccounts(
       {
         limits: { ...base, mem_storage: 0, disk_storage: options.diskBytes, streams: -1, consumer: -1 },
         exports,
-        signing_keys: [keys.storeSigner.publicKey],
+        signing_keys: [keys.storeSigner.publicKey, ...(options.moreSigners?.store ?? [])],
         ...revocations,
       },
       signed,

@@ -5,6 +5,7 @@
  * <state>/trust/               operator and system-account keys; only the trust program reads it
  * <state>/spaces/<s>/trust/    identity keys of the space's accounts, revocations; trust program
  * <state>/spaces/<s>/provisioner/  signing keys, credentials, owner secret; the provisioner
+ * <state>/spaces/<s>/auth/         keys of the auth service, where people sign in; the auth service
  * <state>/spaces/<s>/operator/     the operator's own credential; the CLI
  * <state>/spaces/<s>/agents/       credentials that the CLI keeps for `--as`
  * ```
@@ -31,6 +32,9 @@ export function trustPaths(state: string) {
     space,
     spaceTrust: (name: string) => join(space(name), "trust"),
     provisioner: (name: string) => join(space(name), "provisioner"),
+    auth: (name: string) => join(space(name), "auth"),
+    /** No secret: what everybody presents beside a bearer. */
+    sentinel: (name: string) => join(space(name), "sentinel.jwt"),
     operatorCreds: (name: string) => join(space(name), "operator", "operator.creds"),
     agents: (name: string) => join(space(name), "agents"),
     agentCreds: (name: string, actor: string) => join(space(name), "agents", `${actor}.creds`),

@@ -1,0 +1,79 @@
+/**
+ * Trust of a space that people sign in to: the auth service's own keys and the sentinel.
+ *
+ * Invariants
+ * 1. The auth service gets signing keys of its own, never an identity key and none of the provisioner's.
+ * 2. Everything is drawn once; a second run finds it and changes nothing but a sentinel that ends soon.
+ */
+import { generateKeyPairSync, randomBytes } from "node:crypto";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { drawLifecycleUid } from "../../shared/protocol/base/principals.ts";
+import type { SpaceAccountOptions } from "../../shared/trust/accounts.ts";
+import { AuthFile, type AuthSpaceFile, bearerIssuer } from "../../shared/trust/auth-folder.ts";
+import { createPrivate, keptKey, trustPaths } from "../../shared/trust/folder.ts";
+import { newKey } from "../../shared/trust/keys.ts";
+import { sentinelUser } from "../../shared/trust/sentinel.ts";
+import { type CurveKey, curveKeyFromSeed, newCurveKey } from "../../shared/trust/xkey.ts";
+import type { SpaceTrust } from "./space-trust.ts";
+
+/** What the accounts must say so that the auth service can do its work. */
+export type AuthTrust = Required<Pick<SpaceAccountOptions, "callout" | "moreSigners">>;
+
+/** Is this a space that people sign in to? */
+export function hasAuthTrust(state: string, space: string): boolean {
+  return existsSync(join(trustPaths(state).auth(space), AuthFile.AuthSigner));
+}
+
+/** Reads or creates the auth service's keys. */
+export function ensureAuthTrust(state: string, trust: SpaceTrust): AuthTrust {
+  const folder = trustPaths(state).auth(trust.space);
+  const own = (name: string): string => join(folder, name);
+  const authSigner = keptKey(own(AuthFile.AuthSigner), "account");
+  const front = keptKey(own(AuthFile.FrontSigner), "account");
+  const store = keptKey(own(AuthFile.StoreSigner), "account");
+  const user = keptKey(own(AuthFile.CalloutUser), "user");
+  const curve = keptCurve(own(AuthFile.Curve));
+  createPrivate(own(AuthFile.Bearer), newBearerKey);
+  createPrivate(own(AuthFile.OwnerSecret), () => trust.ownerSecret.toString("hex"));
+  for (const file of [AuthFile.Uid, AuthFile.LedgerUid]) createPrivate(own(file), () => drawLifecycleUid(randomBytes));
+  return {
+    callout: { users: [user.publicKey], xkey: curve.publicKey, signers: [authSigner.publicKey] },
+    moreSigners: { front: [front.publicKey], store: [store.publicKey] },
+  };
+}
+
+/** The last step: the sentinel for clients, and the file that makes the folder whole. */
+export function publishAuth(state: string, { space, keys }: SpaceTrust, nowSeconds: number): void {
+  const paths = trustPaths(state);
+  const signer = keptKey(join(paths.auth(space), AuthFile.AuthSigner), "account");
+  const account = keys.auth.publicKey;
+  createPrivate(paths.sentinel(space), () =>
+    sentinelUser({ account, signer, userKey: newKey("user").publicKey, nowSeconds }),
+  );
+  createPrivate(join(paths.auth(space), AuthFile.Space), () =>
+    JSON.stringify({
+      v: 1,
+      space,
+      auth: account,
+      front: keys.front.publicKey,
+      store: keys.store.publicKey,
+      issuer: bearerIssuer(space, account),
+    } satisfies AuthSpaceFile),
+  );
+}
+
+function keptCurve(path: string): CurveKey {
+  createPrivate(path, () => newCurveKey().seedText());
+  return curveKeyFromSeed(readFileSync(path, "utf8"));
+}
+
+/** A private JWK with a key id that says nothing. */
+function newBearerKey(): string {
+  const { privateKey } = generateKeyPairSync("ed25519");
+  return JSON.stringify({
+    ...privateKey.export({ format: "jwk" }),
+    kid: randomBytes(12).toString("hex"),
+    alg: "EdDSA",
+  });
+}

@@ -1,0 +1,53 @@
+/** A space that people sign in to, as the trust program makes it: keys, files, accounts. */
+import { readFileSync, readdirSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { decode } from "@nats-io/jwt";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { AuthFile, AuthSpaceFile } from "../../shared/trust/auth-folder.ts";
+import { trustPaths } from "../../shared/trust/folder.ts";
+import { keyFromSeed } from "../../shared/trust/keys.ts";
+import { curveKeyFromSeed } from "../../shared/trust/xkey.ts";
+import { type TestSpace, startSpace } from "../support/space.ts";
+
+let space: TestSpace;
+let folder: string;
+
+beforeAll(async () => {
+  space = await startSpace();
+  await space.trust("space", "--space", "signed", "--auth", "user", "--server", space.url);
+  folder = trustPaths(space.state).auth("signed");
+});
+afterAll(() => space.stop());
+
+const text = (file: string): string => readFileSync(join(folder, file), "utf8").trim();
+const files = (): string[] => readdirSync(folder).toSorted();
+
+test("the auth service's folder holds every file, for its owner alone", () => {
+  expect(files()).toEqual(Object.values(AuthFile).toSorted());
+  for (const file of files()) expect(statSync(join(folder, file)).mode & 0o777).toBe(0o600);
+  expect(statSync(folder).mode & 0o777).toBe(0o700);
+});
+
+test("a second run changes no key, and a space keeps the mode it was made with", async () => {
+  const before = files().map(text);
+  await space.trust("space", "--space", "signed", "--server", space.url);
+  expect(files().map(text)).toEqual(before);
+  for (const args of [
+    ["--space", "signed", "--auth", "static"],
+    ["--space", "main", "--auth", "user"],
+  ]) {
+    await expect(space.trust("space", ...args, "--server", space.url)).rejects.toMatchObject({ code: 1 });
+  }
+});
+
+test("the broker's auth account names the callout user, its curve key and that one front", async () => {
+  const { auth, front } = AuthSpaceFile.parse(JSON.parse(text(AuthFile.Space)));
+  const held = readFileSync(join(space.state, "broker", "accounts", `${auth}.jwt`), "utf8");
+  const claims = decode(held) as unknown as { nats: { authorization: object; signing_keys: string[] } };
+  expect(claims.nats.authorization).toEqual({
+    auth_users: [keyFromSeed(text(AuthFile.CalloutUser)).publicKey],
+    allowed_accounts: [front],
+    xkey: curveKeyFromSeed(text(AuthFile.Curve)).publicKey,
+  });
+  expect(claims.nats.signing_keys).toEqual([keyFromSeed(text(AuthFile.AuthSigner)).publicKey]);
+});
