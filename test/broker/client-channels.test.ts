@@ -268,6 +268,15 @@ describe("in an authenticated space", () => {
     expect(both.map((items) => items.length)).toEqual([700, 700]);
   });
 
+  test("W7.05 W7.06: with nobody to ask, the broker itself refuses a join outside the read list", async () => {
+    const bob = await sessions.minted({ actor: "alone", subscribe: ["team.>"] }, { limits: { readTimeoutMs: 1000 } });
+    await space.provisioner.kill();
+    await expect(bob.join("secrets")).rejects.toMatchObject({ code: "permission-denied", outcome: "not-executed" });
+    expect(bob.joined()).toEqual([]);
+    expect(await bob.join("team.one")).toMatchObject({ state: "joined live" });
+    await space.provisioner.restart();
+  });
+
   test("W7.07: with every daemon stopped a join still works, and the replay follows when one is back", async () => {
     const lists = { subscribe: ["late"], publish: ["late"] };
     const alice = await sessions.minted({ actor: "al", ...lists });

@@ -120,6 +120,20 @@ describe("an authenticated space", () => {
     expect(texts(await take(late, 1))).toEqual(["hi"]);
   });
 
+  test("W6.17: a peer that the roster shows offline is written to all the same", async () => {
+    const alice = await sessions.minted({ actor: "gate_alice" });
+    const { text } = await space.mint({ actor: "gate_bob" });
+    const credentials = { kind: "static", text } as const;
+    const bob = await sessions.own({ credentials });
+    await bob.listen();
+    await bob.drain();
+    await until("bob is offline", async () =>
+      (await alice.roster()).some(({ id, status }) => id === bob.me.id && status === "offline"),
+    );
+    await alice.dm(bob.me.id, "when you are back");
+    expect(texts(await take(await sessions.own({ credentials }), 1))).toEqual(["when you are back"]);
+  });
+
   test("a role request is stored and says what it waits for; a holder says why it shows none", async () => {
     const alice = await sessions.minted({ actor: "a2", publish: [] });
     const holder = await sessions.minted({ actor: "h2", role: "reviewer" });

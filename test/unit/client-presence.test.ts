@@ -73,6 +73,13 @@ describe("the record", () => {
     clock.now += 10;
     presence.set({ status: "working" });
     expect(presence.record()).toMatchObject({ activitySince: since });
+    clock.now += 10;
+    presence.set({ activity: "writing" });
+    const moved = presence.record().activitySince;
+    expect(moved).toBe((since ?? 0) + 20);
+    clock.now += 10;
+    presence.set({ activity: "writing" });
+    expect(presence.record().activitySince).toBe(moved);
     expect(presence.record().activeAt).toBeUndefined();
     presence.set({ activeAt: 42 });
     expect(presence.record().activeAt).toBe(42);

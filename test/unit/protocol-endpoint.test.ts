@@ -218,6 +218,16 @@ describe("the envelope", () => {
     expect(errorReply("r", new CotalError("conflict", "x"))).toMatchObject({ error: { outcome: "unknown" } });
   });
 
+  test("W11.01: unknown fields of a reply are ignored, at every level", () => {
+    const error = { code: "conflict", message: "x", mood: 1, details: [{ kind: "ai.example.more", later: true }] };
+    for (const reply of [
+      { v: 1, id: "r", ok: true, data: 1, later: { and: "more" } },
+      { v: 1, id: "r", ok: false, error, later: 2 },
+    ]) {
+      expect(EndpointReply.safeParse(reply).success).toBe(true);
+    }
+  });
+
   test.each([
     {},
     null,
