@@ -12,14 +12,18 @@ import { REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD } from "../shared/grants/gates.
 import { ProvisionerCommand } from "../shared/grants/commands.ts";
 import type { Credentials } from "../shared/client/identity.ts";
 import { assertFloor } from "../shared/broker/floor.ts";
-import { CotalError, ErrorCode, toCotalError } from "../shared/protocol/base/errors.ts";
+import { CotalError } from "../shared/protocol/base/errors.ts";
 import { CheckAnswer, type Finding } from "../shared/protocol/endpoint/provisioner-shapes.ts";
 import { readCredsFile } from "../shared/trust/creds.ts";
 import { trustPaths } from "../shared/trust/folder.ts";
 import { brokerVersion, findBroker } from "../launcher/broker-binary.ts";
 import { type ChildStatus, planeStatus } from "../launcher/control.ts";
 import { TrustCommand, runTrust } from "../launcher/trust-program.ts";
+import { asError } from "./faults.ts";
 import { operatorCredentials, withRail } from "./operator.ts";
+import { nothingRuns, reached } from "./reach.ts";
+import { readLogin } from "./login-file.ts";
+import { exchangeOnce, isUserSpace, reachExchange } from "./signin.ts";
 import type { Target } from "./target.ts";
 
 export type Diagnosis = { readonly findings: readonly Finding[]; readonly checked: readonly string[] };
@@ -38,7 +42,13 @@ const CREDENTIAL: Part = { name: "operator credential", look: credential };
 export async function diagnose(target: Target, local: boolean, named?: Credentials): Promise<Diagnosis> {
   const isOpen = target.auth === "open";
   const space: Part = { name: "space", look: (at) => check(at, named ?? operatorCredentials(at)) };
-  const parts = [...(local ? [BINARY, PLANE] : []), ...(isOpen ? [] : [SERVERS, CREDENTIAL]), space];
+  const signIn: Part = { name: "sign-in", look: (at) => exchange(at, named) };
+  const parts = [
+    ...(local ? [BINARY, PLANE] : []),
+    ...(isOpen ? [] : [SERVERS, CREDENTIAL]),
+    ...(isUserSpace(target) ? [signIn] : []),
+    space,
+  ];
   const looked = await Promise.all(parts.map((part) => look(part, target)));
   return { findings: merged(looked.flat()), checked: parts.map(({ name }) => name) };
 }
@@ -51,10 +61,10 @@ async function look({ name, look: run }: Part, target: Target): Promise<readonly
   }
 }
 
-function asFinding(check: string, thrown: unknown): Finding {
-  const { code, message, next } = toCotalError(thrown);
-  const away = code === ErrorCode.Unavailable ? "start the space with cotal up, or check the address" : undefined;
-  return { check, level: "error", message, next: away ?? next ?? "look at the daemon's log in the state folder" };
+/** An error as a finding. */
+export function asFinding(check: string, thrown: unknown): Finding {
+  const { message, next } = asError(thrown);
+  return { check, level: "error", message, next: next ?? "look at the daemon's log in the state folder" };
 }
 
 /** A broker that is away is found by several parts in the same words: it is said once. */
@@ -76,9 +86,7 @@ async function plane({ state }: Target): Promise<readonly Finding[]> {
   const seen = await planeStatus(state);
   switch (seen.kind) {
     case "none":
-      return [
-        { check: "daemons", level: "error", message: `nothing runs on ${state}`, next: "start it with cotal up" },
-      ];
+      return [asFinding("daemons", nothingRuns(state))];
     case "crashed":
       return [
         {
@@ -134,9 +142,10 @@ const Servers = z.looseObject({
 });
 
 /** Supplement H: floor, control line and payload of every server that answers. */
-async function servers({ state, server }: Target): Promise<readonly Finding[]> {
+async function servers(target: Target): Promise<readonly Finding[]> {
+  const { state, server } = target;
   if (!existsSync(trustPaths(state).operatorKey)) return [];
-  const answer = Servers.parse(await runTrust(TrustCommand.Servers, { state, server }));
+  const answer = Servers.parse(await reached(target, () => runTrust(TrustCommand.Servers, { state, server })));
   const low = (name: string, what: string, found: number, needed: number): Finding[] =>
     found >= needed
       ? []
@@ -167,24 +176,31 @@ function floor(name: string, version: string): Finding[] {
 
 const SOON_SECONDS = 7 * 86_400;
 
-function credential({ state, space: name }: Target): Promise<readonly Finding[]> {
+async function credential({ state, space: name }: Target): Promise<readonly Finding[]> {
   const file = trustPaths(state).operatorCreds(name);
-  if (!existsSync(file)) return Promise.resolve([]);
+  if (!existsSync(file)) return [];
   const { expires } = readCredsFile(file).view;
   const left = expires === undefined ? Number.POSITIVE_INFINITY : expires - Date.now() / 1000;
-  if (left > SOON_SECONDS) return Promise.resolve([]);
+  if (left > SOON_SECONDS) return [];
   const days = Math.floor(left / 86_400);
   const message =
     left <= 0 ? "the operator's credential has expired" : `the operator's credential expires in ${days} days`;
   const level = left <= 0 ? "error" : "warning";
-  return Promise.resolve([
+  return [
     {
       check: "operator credential",
       level,
       message,
       next: `renew it: cotal space add ${name}, or start with cotal up again`,
     },
-  ]);
+  ];
+}
+
+/** The exchange's word on who is named; the broker says nothing about why it refuses somebody. */
+async function exchange(target: Target, named?: Credentials): Promise<readonly Finding[]> {
+  if (named?.kind === "user") await exchangeOnce(target, named.actor);
+  else if (readLogin(target)?.kind !== "out") await reachExchange(target);
+  return [];
 }
 
 /** Long enough for a large space; a daemon that hangs is told by its health as well. */
@@ -192,6 +208,11 @@ const CHECK_MS = 8000;
 
 /** What the provisioner sees: store shapes, durables, clock. */
 async function check(target: Target, credentials: Credentials): Promise<readonly Finding[]> {
+  if (credentials.kind === "user") {
+    // Somebody who signs in may look at nothing more: that they get in is what is asked.
+    await withRail(target, credentials, ({ reads }) => reads.space());
+    return [];
+  }
   const answer = await withRail(target, credentials, (rail) =>
     rail.ask(ProvisionerCommand.Check, {}, CheckAnswer, CHECK_MS),
   );

@@ -1,6 +1,6 @@
 /**
- * Who a command acts as: a credential file, a kept credential of this state, or a name in an open
- * space.
+ * Who a command acts as: a credential file, a kept credential of this state, a name of whoever has
+ * signed in, or a name in an open space.
  *
  * Invariants
  * 1. `--as` mints once, at first use, and renews what ends soon, only where the operator's state is
@@ -20,6 +20,7 @@ import { UsageError, argument } from "./exit.ts";
 import { EVERY_CHANNEL, LOCAL_OWNER, mintInto, renewInto } from "./minting.ts";
 import { operatorCredentials, withRail } from "./operator.ts";
 import type { Output } from "./output.ts";
+import { OWN_ACTOR, isUserSpace, userCredentials } from "./signin.ts";
 import type { CommonOptions, Target } from "./target.ts";
 
 /** The credentials that the options name; `undefined` if they name none. */
@@ -34,6 +35,7 @@ export async function namedCredentials(
   if (options.creds !== undefined) return { kind: "static", file: options.creds };
   if (options.as === undefined) return undefined;
   const actor = argument(() => principal(OPEN_OWNER, options.as ?? "")).actor;
+  if (isUserSpace(target)) return userCredentials(target, actor);
   if (isOpen(target)) return openCredentials(target, actor);
   return { kind: "static", file: await keptCredential(target, actor, out) };
 }
@@ -42,9 +44,15 @@ export async function namedCredentials(
 export async function memberCredentials(target: Target, options: CommonOptions, out: Output): Promise<Credentials> {
   const named = await namedCredentials(target, options, out);
   if (named !== undefined) return named;
+  if (isUserSpace(target)) return userCredentials(target, OWN_ACTOR);
   throw new UsageError("it is not said who acts", {
     next: "add --as ACTOR (any name, on the machine that runs the space) or --creds FILE",
   });
+}
+
+/** Who asks for what an operator does: the credentials that are named, else the operator's of this state. */
+export async function askingCredentials(target: Target, options: CommonOptions, out: Output): Promise<Credentials> {
+  return (await namedCredentials(target, options, out)) ?? operatorCredentials(target);
 }
 
 /** A link without a kept state behind it leads to a space that anybody may enter, or to a refusal. */

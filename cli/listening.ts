@@ -5,6 +5,7 @@
  * printed comes again.
  */
 import type { Session } from "../shared/client/session-types.ts";
+import { CotalError, ErrorCode } from "../shared/protocol/base/errors.ts";
 import { Exit } from "./exit.ts";
 import { printMessage } from "./messages.ts";
 import type { Output } from "./output.ts";
@@ -17,7 +18,7 @@ export type ListenFor = {
   readonly role: boolean;
 };
 
-/** Exit 4 when the time was up before the count. */
+/** Throws `deadline-exceeded` (exit 4) when the time was up before the count. */
 export async function listen(session: Session, out: Output, options: ListenFor): Promise<Exit> {
   const { count, timeoutMs, dm, role } = options;
   const signals = stopSignals();
@@ -42,5 +43,8 @@ export async function listen(session: Session, out: Output, options: ListenFor):
     await inbox.return?.();
   }
   if (count === undefined || shown >= count) return Exit.Done;
-  return signals.stop.aborted ? Exit.Refused : Exit.TimedOut;
+  if (signals.stop.aborted) return Exit.Refused;
+  throw new CotalError(ErrorCode.DeadlineExceeded, `the time was up after ${shown} of ${count} messages`, {
+    next: "give it more time with --timeout, or read back what a channel keeps with cotal history",
+  });
 }

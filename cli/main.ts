@@ -5,8 +5,8 @@
  * `--json` each of them is one object on standard output.
  */
 import { Command, CommanderError, Option } from "commander";
-import { toCotalError } from "../shared/protocol/base/errors.ts";
 import version from "../package.json" with { type: "json" };
+import { registerActor } from "./commands/actor.ts";
 import { registerAsk } from "./commands/ask.ts";
 import { registerChannels } from "./commands/channels.ts";
 import { registerChannelSet } from "./commands/channel-set.ts";
@@ -17,6 +17,7 @@ import { registerDown } from "./commands/down.ts";
 import { registerHistory } from "./commands/history.ts";
 import { registerJoin } from "./commands/join.ts";
 import { registerLimits } from "./commands/limits.ts";
+import { registerLogin } from "./commands/login.ts";
 import { registerMint } from "./commands/mint.ts";
 import { registerSend } from "./commands/send.ts";
 import { registerSpace } from "./commands/space.ts";
@@ -24,7 +25,9 @@ import { registerStatus } from "./commands/status.ts";
 import { registerTail } from "./commands/tail.ts";
 import { registerUp } from "./commands/up.ts";
 import { registerWho } from "./commands/who.ts";
+import { registerWhoami } from "./commands/whoami.ts";
 import { Exit, UsageError, exitOf } from "./exit.ts";
+import { asError } from "./faults.ts";
 import { createOutput, watchBrokenPipe } from "./output.ts";
 
 /** In the order in which `cotal --help` lists them. */
@@ -33,6 +36,9 @@ const COMMANDS: readonly ((program: Command) => void)[] = [
   registerDown,
   registerStatus,
   registerDoctor,
+  registerLogin,
+  registerWhoami,
+  registerActor,
   registerMint,
   registerDeprovision,
   registerSend,
@@ -80,15 +86,19 @@ async function main(args: readonly string[]): Promise<number> {
   } catch (thrown) {
     if (thrown instanceof CommanderError && HELP_CODES.has(thrown.code)) return Exit.Done;
     const error = thrown instanceof CommanderError ? usage(thrown) : thrown;
-    createOutput(json).error(toCotalError(error));
-    return exitOf(error);
+    const said = asError(error);
+    createOutput(json).error(said);
+    return exitOf(said);
   }
 }
 
 function usage({ code, message }: CommanderError): UsageError {
   // `cotal` alone prints the help and ends as a wrong use.
   const text = code === "commander.help" ? "no command was given" : message.replace(/^error: /, "");
-  return new UsageError(text, { next: "run cotal --help, or cotal COMMAND --help" });
+  // A shell takes #general for a comment, and what follows is never seen here.
+  const quote =
+    code === "commander.missingArgument" ? "; in a shell quote a channel that begins with #: '#general'" : "";
+  return new UsageError(text, { next: `run cotal --help, or cotal COMMAND --help${quote}` });
 }
 
 watchBrokenPipe();

@@ -1,8 +1,6 @@
 /**
- * A connection that calls the provisioner's commands, and nothing else: for what an operator does,
- * and for reads by whoever holds a credential.
- *
- * Invariant: a broker that can't be reached, or does not answer the dial, is `unavailable`.
+ * A connection that calls the daemons' commands, and nothing else: for what an operator does, and for
+ * reads by whoever holds a credential.
  */
 import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
@@ -11,12 +9,15 @@ import { openConnection } from "../shared/broker/connect.ts";
 import { type Call, createCaller } from "../shared/client/caller.ts";
 import { type Reads, createReads } from "../shared/client/reads.ts";
 import { watchDenials } from "../shared/client/denials.ts";
-import { type Credentials, resolveIdentity } from "../shared/client/identity.ts";
-import type { ProvisionerCommand } from "../shared/grants/commands.ts";
-import { CotalError, ErrorCode, Outcome, toCotalError } from "../shared/protocol/base/errors.ts";
+import { type Credentials, dialedAs } from "../shared/client/identity.ts";
+import { openIdentity } from "../shared/client/user-identity.ts";
+import type { AuthCommand, ProvisionerCommand } from "../shared/grants/commands.ts";
+import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
 import type { Principal } from "../shared/protocol/base/principals.ts";
 import { EndpointName } from "../shared/protocol/endpoint/grammar.ts";
 import { trustPaths } from "../shared/trust/folder.ts";
+import { livePlane } from "../launcher/plane-record.ts";
+import { nothingRuns, reached } from "./reach.ts";
 import type { Target } from "./target.ts";
 
 export type Rail = {
@@ -29,6 +30,8 @@ export type Rail = {
     answer: S,
     deadlineMs?: number,
   ) => Promise<z.infer<S>>;
+  /** Calls a command of the auth service. */
+  readonly askAuth: <S extends z.ZodType>(command: AuthCommand, args: object, answer: S) => Promise<z.infer<S>>;
   readonly close: () => Promise<void>;
 };
 
@@ -39,6 +42,7 @@ export function operatorCredentials(target: Target): Credentials {
   if (target.auth === "open") return { kind: "open", actor: "operator" };
   const file = trustPaths(target.state).operatorCreds(target.space);
   if (existsSync(file)) return { kind: "static", file };
+  if (!target.isNamed && livePlane(target.state) === undefined) throw nothingRuns(target.state);
   throw new CotalError(
     ErrorCode.FailedPrecondition,
     `this needs the operator's credential of space ${target.space}, and ${target.state} has none`,
@@ -50,56 +54,68 @@ export function operatorCredentials(target: Target): Credentials {
 }
 
 export async function openRail(target: Target, credentials: Credentials): Promise<Rail> {
-  const identity = resolveIdentity({ credentials, space: target.space }, randomBytes);
-  const connection = await reached(() =>
-    openConnection({
-      servers: [target.server],
+  const reconnect = { kind: "bounded", attempts: 3 } as const;
+  const identity = await openIdentity({ credentials, space: target.space }, randomBytes, { reconnect });
+  const connection = await reached(
+    target,
+    () =>
+      openConnection({
+        servers: [target.server],
+        reconnect,
+        ...dialedAs(identity),
+        ...(target.server.startsWith("tls:") ? { tls: {} } : {}),
+      }),
+    credentials,
+  );
+  const call: Call = advised(
+    createCaller({
+      nc: connection.nc,
+      space: identity.space,
+      caller: { principal: identity.principal, uid: identity.uid },
+      name: identity.name,
       inboxPrefix: identity.inboxPrefix,
-      name: `cotal ${identity.id}`,
-      reconnect: { kind: "bounded", attempts: 3 },
-      ...(identity.authenticator === undefined ? {} : { authenticator: identity.authenticator }),
-      ...(target.server.startsWith("tls:") ? { tls: {} } : {}),
+      denials: watchDenials(connection.nc),
+      random: randomBytes,
     }),
   );
-  const call: Call = createCaller({
-    nc: connection.nc,
-    space: identity.space,
-    caller: { principal: identity.principal, uid: identity.uid },
-    name: identity.name,
-    inboxPrefix: identity.inboxPrefix,
-    denials: watchDenials(connection.nc),
-    random: randomBytes,
-  });
+  const ask = async <S extends z.ZodType>(
+    endpoint: string,
+    command: string,
+    args: object,
+    answer: S,
+    deadlineMs = DEADLINE_MS,
+  ): Promise<z.infer<S>> => {
+    const { data } = await call(endpoint, command, args, { deadlineMs });
+    const parsed = answer.safeParse(data);
+    if (parsed.success) return parsed.data;
+    throw new CotalError(ErrorCode.Internal, `the answer to ${command} does not have its shape`, {
+      outcome: Outcome.Unknown,
+      next: "the space's daemons and this CLI may be of different versions",
+    });
+  };
   return {
     me: identity.principal,
     reads: createReads(call, DEADLINE_MS),
-    ask: async (command, args, answer, deadlineMs = DEADLINE_MS) => {
-      const { data } = await call(EndpointName.Provisioner, command, args, { deadlineMs });
-      const parsed = answer.safeParse(data);
-      if (parsed.success) return parsed.data;
-      throw new CotalError(ErrorCode.Internal, `the answer to ${command} does not have its shape`, {
-        outcome: Outcome.Unknown,
-        next: "the provisioner and this CLI may be of different versions",
-      });
-    },
+    ask: (command, args, answer, deadlineMs) => ask(EndpointName.Provisioner, command, args, answer, deadlineMs),
+    askAuth: (command, args, answer) => ask(EndpointName.Auth, command, args, answer),
     close: () => connection.drain(2000),
   };
 }
 
-/** A dial that is not answered in time is a broker that can't be reached. */
-export async function reached<T>(dial: () => Promise<T>): Promise<T> {
-  try {
-    return await dial();
-  } catch (thrown) {
-    const error = toCotalError(thrown);
-    const isAway = error.code === ErrorCode.DeadlineExceeded || error.code === ErrorCode.Unavailable;
-    if (!isAway) throw thrown;
-    throw new CotalError(ErrorCode.Unavailable, error.message, {
-      outcome: Outcome.NotExecuted,
-      next: "check the address; on this machine start the space with cotal up",
-      cause: thrown,
-    });
-  }
+/** Silence of a daemon: a doctor tells more of it than the call can. */
+function advised(call: Call): Call {
+  return async (...asked) => {
+    try {
+      return await call(...asked);
+    } catch (thrown) {
+      if (!(thrown instanceof CotalError) || thrown.code !== ErrorCode.DeadlineExceeded) throw thrown;
+      throw new CotalError(thrown.code, thrown.message, {
+        outcome: Outcome.Unknown,
+        next: "run cotal doctor, which finds a daemon that hangs; what was asked may have been done",
+        cause: thrown,
+      });
+    }
+  };
 }
 
 /** Runs with a rail and closes it, whatever happens. */

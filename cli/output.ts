@@ -8,7 +8,7 @@
  * 3. A reader that went away (`| head`) ends the program quietly.
  */
 import { styleText } from "node:util";
-import { type CotalError } from "../shared/protocol/base/errors.ts";
+import { type CotalError, ErrorCode } from "../shared/protocol/base/errors.ts";
 import { oneLine } from "./text.ts";
 
 export type Item = { readonly kind: string; readonly [field: string]: unknown };
@@ -45,7 +45,7 @@ export function createOutput(json: boolean): Output {
       process.stderr.write(`${json ? JSON.stringify(item) : style("yellow", text, process.stderr)}\n`);
     },
     error: (error) => {
-      const { code, message, next = "run cotal doctor to see what is wrong" } = error;
+      const { code, message, next = nextOf(error) } = error;
       if (json) {
         process.stdout.write(`${JSON.stringify({ kind: "error", code, message, next })}\n`);
       } else {
@@ -54,6 +54,11 @@ export function createOutput(json: boolean): Output {
       }
     },
   };
+}
+
+/** What to do where nobody said it: a doctor finds nothing wrong with a mistyped command. */
+function nextOf({ code }: CotalError): string {
+  return code === ErrorCode.BadRequest ? "see cotal COMMAND --help" : "run cotal doctor to see what is wrong";
 }
 
 /** A closed reader is no fault; anything else that stdout says is. */

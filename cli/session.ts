@@ -10,9 +10,9 @@ import { connect } from "../shared/client/session.ts";
 import type { SessionEvent } from "../shared/client/events.ts";
 import type { Session } from "../shared/client/session-types.ts";
 import type { Credentials } from "../shared/client/identity.ts";
-import { type CotalError } from "../shared/protocol/base/errors.ts";
-import { reached } from "./operator.ts";
+import { type CotalError, ErrorCode, toCotalError } from "../shared/protocol/base/errors.ts";
 import type { Output } from "./output.ts";
+import { reached, refusedLogin } from "./reach.ts";
 import type { Target } from "./target.ts";
 import { oneLine } from "./text.ts";
 
@@ -27,12 +27,17 @@ export type SessionUse = {
 
 /** Failed dials after which the broker counts as away. */
 const FIRST_DIALS = 3;
+/** A limit that lasts longer is said, and not waited for. */
+const LONG_WAIT_MS = 5000;
 
 /** Opens a session, runs, drains. */
 export async function withSession<T>(use: SessionUse, run: (session: Session) => Promise<T>): Promise<T> {
   const session = await open(use);
   try {
     return await run(session);
+  } catch (thrown) {
+    const error = toCotalError(thrown);
+    throw error.code === ErrorCode.Unauthenticated ? refusedLogin(use.target, use.credentials, error) : thrown;
   } finally {
     await session.drain();
   }
@@ -47,9 +52,10 @@ async function open({ target, credentials, out, stays, role }: SessionUse): Prom
     if (isOpen) return notices(event);
     if (event.type !== "retrying") return;
     last = event.error ?? last;
-    if (event.failures >= FIRST_DIALS) giveUp.abort();
+    const isLong = event.waitMs > LONG_WAIT_MS && event.error?.code === ErrorCode.ResourceExhausted;
+    if (event.failures >= FIRST_DIALS || isLong) giveUp.abort();
   };
-  const session = await reached(async () => {
+  const dial = async (): Promise<Session> => {
     try {
       return await connect({
         ownPosts: true,
@@ -68,7 +74,8 @@ async function open({ target, credentials, out, stays, role }: SessionUse): Prom
       if (giveUp.signal.aborted && last !== undefined) throw last;
       throw thrown;
     }
-  });
+  };
+  const session = await reached(target, dial, credentials);
   isOpen = true;
   return session;
 }
@@ -85,6 +92,8 @@ function createNotices(out: Output, stays: boolean): (event: SessionEvent) => vo
   return (event) => {
     switch (event.type) {
       case "down":
+        // The next credential is presented: nothing that a person should know.
+        if (event.expired === true) return undefined;
         isUp = false;
         return out.notice({ kind: "notice", about: "down" }, "the broker is away; it is tried again");
       case "up":
@@ -97,6 +106,8 @@ function createNotices(out: Output, stays: boolean): (event: SessionEvent) => vo
         return say(event, `${event.channel === undefined ? "" : `#${event.channel}: `}${event.error.message}`);
       case "shortfall":
         return say(event, event.message);
+      case "unrenewed":
+        return say(event, `the sign-in can't be renewed now: ${event.error.message}`);
       case "rejected":
         return say(event, `a message that breaks the contract was left out (${event.reason}: ${event.detail})`);
       case "dropped":

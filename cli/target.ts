@@ -27,6 +27,8 @@ export type Target = {
   readonly space: string;
   /** `nats://host:port` or `tls://host:port`, without credentials. */
   readonly server: string;
+  /** The server was named with `--server` or a link, and not found through the state folder. */
+  readonly isNamed: boolean;
   /** How people get in, as far as this state folder knows; `undefined` for somebody else's server. */
   readonly auth?: AuthMode;
   readonly secret?: LinkSecret;
@@ -53,6 +55,7 @@ export function resolveTarget(options: CommonOptions): Target {
       state,
       space: spaceOf(options),
       server: localServer(state),
+      isNamed: false,
       channels: [],
       ...(auth === undefined ? {} : { auth }),
     };
@@ -78,6 +81,7 @@ function fromLink(state: string, options: CommonOptions, text: string): Target {
     state,
     space: link.space,
     server,
+    isNamed: true,
     channels: link.channels,
     ...ownAuth(state, server),
     ...(link.secret === undefined ? {} : { secret: link.secret }),
@@ -97,7 +101,7 @@ function fromUrl(state: string, options: CommonOptions, text: string): Target {
       next: "use --creds FILE",
     });
   }
-  return { state, space: spaceOf(options), server, channels: [], ...ownAuth(state, server) };
+  return { state, space: spaceOf(options), server, isNamed: true, channels: [], ...ownAuth(state, server) };
 }
 
 /** The state's own mode, if this is the state's own server. */

@@ -2,7 +2,7 @@
  * A small agent: answers what is written to it, and greets in a channel when somebody names it.
  *
  *     npx cotal mint --owner acme --actor echo --subscribe general --publish general --out echo.creds
- *     node examples/echo-agent.ts nats://127.0.0.1:4222 echo.creds
+ *     npx node examples/echo-agent.ts nats://127.0.0.1:4222 echo.creds
  */
 import { connect } from "cotal";
 

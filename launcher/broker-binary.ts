@@ -43,9 +43,24 @@ export async function brokerVersion(binary: BrokerBinary): Promise<string> {
   } catch (cause) {
     throw none(`${binary.path} could not be run`, cause);
   }
-  const version = /v?(\d+\.\d+\.\d+\S*)/.exec(text)?.[1] ?? "";
-  assertFloor(version);
+  const version = /v?(\d+\.\d+\.\d+\S*)/.exec(text)?.[1];
+  if (version === undefined) throw none(`${binary.path} does not say which nats-server it is`);
+  assertNew(binary, version);
   return version;
+}
+
+function assertNew({ path, from }: BrokerBinary, version: string): void {
+  try {
+    assertFloor(version);
+  } catch (thrown) {
+    if (!(thrown instanceof CotalError)) throw thrown;
+    const { code, message, next } = thrown;
+    throw new CotalError(code, `${path} (from ${from}): ${message}`, {
+      outcome: Outcome.NotExecuted,
+      ...(next === undefined ? {} : { next }),
+      cause: thrown,
+    });
+  }
 }
 
 function fromPackage(): string | undefined {

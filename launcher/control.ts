@@ -6,12 +6,14 @@
  *    and never signalled otherwise (process-identity.ts).
  * 2. `stopPlane` returns when every process of the record is proved gone.
  */
+import { existsSync } from "node:fs";
 import { CotalError, ErrorCode } from "../shared/protocol/base/errors.ts";
 import { saysInfo } from "./broker-process.ts";
+import { isLocked } from "./lock.ts";
 import { type ChildRecord, type PlaneRecord, liveChildren, readPlane, removePlane } from "./plane-record.ts";
 import { endProcess, isAlive, signalProcess, waitGone } from "./process-identity.ts";
 import { type HealthCheck, failingChecks } from "./readyz.ts";
-import { LOOPBACK } from "./state-folder.ts";
+import { LOOPBACK, planePaths } from "./state-folder.ts";
 
 export type ChildStatus = {
   readonly name: string;
@@ -29,15 +31,32 @@ export type PlaneStatus =
   | { readonly kind: "crashed"; readonly record: PlaneRecord; readonly left: readonly ChildRecord[] }
   | { readonly kind: "running"; readonly record: PlaneRecord; readonly children: readonly ChildStatus[] };
 
-const EXPECTED = ["broker", "provisioner"] as const;
+/** The parts of a plane, in the order in which they start. */
+const EXPECTED: Readonly<Record<PlaneRecord["auth"], readonly string[]>> = {
+  static: ["broker", "provisioner"],
+  open: ["broker", "provisioner"],
+  user: ["broker", "provisioner", "auth"],
+};
 const STOP_TIMEOUT_MS = 15_000;
 
 export async function planeStatus(state: string): Promise<PlaneStatus> {
   const record = readPlane(state);
-  if (record === undefined) return { kind: "none" };
+  if (record === undefined) {
+    await assertReadable(state);
+    return { kind: "none" };
+  }
   if (!isAlive(record.launcher)) return { kind: "crashed", record, left: liveChildren(record) };
-  const children = await Promise.all(EXPECTED.map((name) => childStatus(record, name)));
+  const children = await Promise.all(EXPECTED[record.auth].map((name) => childStatus(record, name)));
   return { kind: "running", record, children };
+}
+
+/** Refuses to say that nothing runs while a launcher is there whose record does not parse. */
+async function assertReadable(state: string): Promise<void> {
+  const { record } = planePaths(state);
+  if (!existsSync(record) || !(await isLocked(state))) return;
+  throw new CotalError(ErrorCode.FailedPrecondition, `a space runs on ${state}, and its record ${record} is damaged`, {
+    next: "end it with Ctrl-C in its terminal, or end the process that runs cotal up",
+  });
 }
 
 async function childStatus(record: PlaneRecord, name: string): Promise<ChildStatus> {
@@ -64,7 +83,10 @@ async function daemonHealth(child: ChildRecord): Promise<Seen> {
 /** Ends the plane of this state and waits until it is gone; false if none ran. */
 export async function stopPlane(state: string): Promise<boolean> {
   const record = readPlane(state);
-  if (record === undefined) return false;
+  if (record === undefined) {
+    await assertReadable(state);
+    return false;
+  }
   const ran = signalProcess(record.launcher, "SIGTERM");
   if (ran && !(await waitGone(record.launcher, STOP_TIMEOUT_MS))) {
     signalProcess(record.launcher, "SIGKILL");

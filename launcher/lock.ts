@@ -8,7 +8,7 @@
  */
 import { createHash } from "node:crypto";
 import { statSync } from "node:fs";
-import { createServer } from "node:net";
+import { connect, createServer } from "node:net";
 import { livePlane } from "./plane-record.ts";
 
 export type Lock = { readonly release: () => Promise<void> };
@@ -28,6 +28,17 @@ export async function takeLock(state: string): Promise<Lock | undefined> {
   if (!held) return undefined;
   server.unref();
   return { release: () => new Promise((resolve) => server.close(() => resolve())) };
+}
+
+/** True while some launcher holds the folder; asks without taking it. */
+export function isLocked(state: string): Promise<boolean> {
+  if (process.platform !== "linux") return Promise.resolve(livePlane(state) !== undefined);
+  return new Promise((resolve) => {
+    const socket = connect({ path: lockName(state) });
+    socket.once("connect", () => resolve(true));
+    socket.once("error", () => resolve(false));
+    socket.once("close", () => socket.destroy());
+  });
 }
 
 function lockName(state: string): string {

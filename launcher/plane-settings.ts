@@ -1,5 +1,5 @@
 /**
- * What a start is made of: port, mode and spaces, and what the provisioner is told of them.
+ * What a start is made of: port, mode and spaces, and what the daemons are told of them.
  *
  * Invariant: a state keeps the mode that it was made with. The stores of the two modes are different
  * ones, so a switch would look like a loss, and an authenticated state is never opened by a flag.
@@ -7,7 +7,7 @@
 import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
 import type { AuthMode } from "../shared/protocol/chat/space-settings.ts";
 import { trustPaths } from "../shared/trust/folder.ts";
-import { DEFAULT_PORT, readRemembered } from "./state-folder.ts";
+import { DEFAULT_PORT, planePaths, readRemembered } from "./state-folder.ts";
 
 export type Asked = { readonly port?: number | undefined; readonly auth?: AuthMode | undefined };
 export type Settled = { readonly port: number; readonly auth: AuthMode; readonly spaces: string[] };
@@ -16,12 +16,6 @@ export type Settled = { readonly port: number; readonly auth: AuthMode; readonly
 export function settle(state: string, space: string, asked: Asked): Settled {
   const before = readRemembered(state);
   const auth = asked.auth ?? before?.auth ?? "static";
-  if (auth === "user") {
-    throw new CotalError(ErrorCode.Unimplemented, "auth mode user needs the auth service, which does not exist yet", {
-      outcome: Outcome.NotExecuted,
-      next: "use --auth static",
-    });
-  }
   if (before !== undefined && before.auth !== auth) {
     throw new CotalError(ErrorCode.FailedPrecondition, `${state} was made with auth mode ${before.auth}, not ${auth}`, {
       outcome: Outcome.NotExecuted,
@@ -36,6 +30,21 @@ export function settle(state: string, space: string, asked: Asked): Settled {
 export function accountsEnv(server: string, state: string): Record<string, string> {
   const keys = trustPaths(state).provisioner("{space}");
   return { COTAL_SERVERS: server, COTAL_BROKER: "accounts", COTAL_SPACES: "*", COTAL_PROVISIONER_KEYS: keys };
+}
+
+/**
+ * What the auth service is told. Its development issuer is on: this machine's one person is signed in by
+ * being able to read the run folder, and `cotal up` says so.
+ */
+export function authEnv(server: string, state: string): Record<string, string> {
+  return {
+    COTAL_SERVERS: server,
+    COTAL_SPACES: "*",
+    COTAL_AUTH_KEYS: trustPaths(state).auth("{space}"),
+    COTAL_AUTH_FACE_FILE: planePaths(state).face("{space}"),
+    COTAL_AUTH_DEV_ISSUER: "true",
+    COTAL_AUTH_POLICY: "auto",
+  };
 }
 
 /** An open space has no keys by which the daemon could find it: it is named. */

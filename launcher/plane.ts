@@ -2,8 +2,10 @@
  * The embedded space: the broker and the daemons as child processes of one launcher.
  *
  * ```
- * trust ─▶ broker ─▶ space ─▶ provisioner ─▶ ready        stop: provisioner ─▶ broker
+ * trust ─▶ broker ─▶ space ─▶ provisioner ─▶ auth ─▶ ready      stop: daemons ─▶ broker
  * ```
+ *
+ * The auth service runs where people sign in (auth mode user).
  *
  * Invariants
  * 1. One launcher per state folder (lock.ts). What a killed one left behind is ended first, and
@@ -23,7 +25,7 @@ import { DAEMON_DRAIN_MS, launchDaemon } from "./daemon-process.ts";
 import type { PlaneFacts, Report } from "./events.ts";
 import type { Child } from "./child.ts";
 import { type Lock, takeLock } from "./lock.ts";
-import { accountsEnv, openEnv, settle } from "./plane-settings.ts";
+import { accountsEnv, authEnv, openEnv, settle } from "./plane-settings.ts";
 import { type Recorder, createRecorder } from "./recorder.ts";
 import { liveChildren, livePlane, readPlane, removePlane } from "./plane-record.ts";
 import { endProcess, ownIdentity } from "./process-identity.ts";
@@ -51,7 +53,8 @@ export type Plane = {
   readonly stop: () => Promise<void>;
 };
 
-const PROVISIONER = join(import.meta.dirname, "..", "services", "provisioner", "main.ts");
+const PROGRAM = (daemon: string): string => join(import.meta.dirname, "..", "services", daemon, "main.ts");
+const BROKER = "broker";
 const BROKER_GRACE_MS = 2500;
 const DAY_MS = 86_400_000;
 
@@ -130,27 +133,37 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
   };
 
   // The trust program retries its first dial, so its own start runs beside the broker's.
-  const trusted = isOpen ? undefined : runTrust(TrustCommand.Space, { state, space, server }, signal);
+  // A space keeps the mode it was made with: only a new one is told its mode.
+  const isNew = !knownSpaces(state).includes(space);
+  const order = { state, space, server, ...(isNew ? { auth } : {}) };
+  const trusted = isOpen ? undefined : runTrust(TrustCommand.Space, order, signal);
   trusted?.catch(() => undefined);
   await timed("broker", `${binary.from} nats-server ${version}, ${server}`, () =>
-    keep("broker", () => launchBroker(brokerOptions(state, binary, port))),
+    keep(BROKER, () => launchBroker(brokerOptions(state, binary, port))),
   );
   if (trusted !== undefined) await timed("space", `accounts and keys of ${space}`, () => trusted);
   writeRemembered(state, { v: 1, port, auth, ...(isOpen ? { spaces } : {}) });
-  await timed("provisioner", "streams, buckets and the command rail", () =>
-    keep("provisioner", () => {
-      recorder.health("provisioner", undefined);
+  const keepDaemon = (name: string, env: Readonly<Record<string, string>>): Promise<void> =>
+    keep(name, () => {
+      recorder.health(name, undefined);
       return launchDaemon({
-        name: "provisioner",
-        program: PROVISIONER,
-        log: planePaths(state).log("provisioner"),
-        env: isOpen ? openEnv(server, spaces) : accountsEnv(server, state),
-        listening: (at) => recorder.health("provisioner", at),
-        waiting: (why) => report({ kind: "waiting", child: "provisioner", why }),
-        isEnough: (failing) => failing.every(({ name }) => isOfOtherSpace(name, space)),
+        name,
+        program: PROGRAM(name),
+        log: planePaths(state).log(name),
+        env,
+        listening: (at) => recorder.health(name, at),
+        waiting: (why) => report({ kind: "waiting", child: name, why }),
+        isEnough: (failing) => failing.every((check) => isOfOtherSpace(check.name, space)),
       });
-    }),
+    });
+  await timed("provisioner", "streams, buckets and the command rail", () =>
+    keepDaemon("provisioner", isOpen ? openEnv(server, spaces) : accountsEnv(server, state)),
   );
+  if (auth === "user") {
+    await timed("auth", "sign-in, by the development issuer: whoever can read the state folder is its one person", () =>
+      keepDaemon("auth", authEnv(server, state)),
+    );
+  }
   recorder.phase("ready");
   if (!isOpen) {
     const others = knownSpaces(state).filter((name) => name !== space);
@@ -183,7 +196,7 @@ function brokerOptions(state: string, binary: BrokerBinary, port: number): Param
   };
 }
 
-/** Names of the provisioner's checks: `loop:space:<s>` and `connection:<s>.<which>`. */
+/** Names of the daemons' checks: `loop:space:<s>` and `connection:<s>.<which>`. */
 function isOfOtherSpace(check: string, space: string): boolean {
   const of = /^(?:loop:space:|connection:)([^.]+)/.exec(check)?.[1];
   return of !== undefined && of !== space;
@@ -263,9 +276,10 @@ function stopper(parts: readonly Supervised[], lock: Lock, recorder: Recorder, r
       report({ kind: "stopping" });
       recorder.phase("stopping");
     }
-    for (const part of parts.toReversed()) {
-      await part.stop(part.name === "broker" ? BROKER_GRACE_MS : DAEMON_DRAIN_MS + 500);
-    }
+    // The daemons drain side by side: one after the other they would need more than ten seconds.
+    const daemons = parts.filter(({ name }) => name !== BROKER);
+    await Promise.all(daemons.map((part) => part.stop(DAEMON_DRAIN_MS + 500)));
+    await parts.find(({ name }) => name === BROKER)?.stop(BROKER_GRACE_MS);
     recorder.end();
     await lock.release();
   };

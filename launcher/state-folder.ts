@@ -9,11 +9,11 @@
  * <state>/logs/       one bounded log per child
  * ```
  *
- * Invariant: nothing here is a secret, but the folder holds secrets, so it is 0700.
+ * Invariant: nothing here is a secret but the faces in `run/`, which are 0600; the folder is 0700.
  */
 import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync } from "node:fs";
 import { homedir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { z } from "zod";
 import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
 import { SPACE_TOKEN } from "../shared/protocol/base/grammar.ts";
@@ -40,12 +40,22 @@ export function planePaths(state: string) {
     record: join(state, "run", "plane.json"),
     logs: join(state, "logs"),
     log,
+    /** Where the exchange of a space is, and its capability: a secret of one start. */
+    face: (space: string) => join(state, "run", `exchange-${space}.json`),
     remembered: join(state, "plane.json"),
   } as const;
 }
 
-/** What lies in a state folder; a folder with other things only is none. */
-const OWN_ENTRIES: ReadonlySet<string> = new Set(["run", "logs", "plane.json", "trust", "spaces", "broker"]);
+/** What lies in a state folder, or on the disk of its own that it is. */
+const OWN_ENTRIES: ReadonlySet<string> = new Set([
+  "run",
+  "logs",
+  "plane.json",
+  "trust",
+  "spaces",
+  "broker",
+  "lost+found",
+]);
 
 /**
  * Creates the folder, for its owner alone. Throws `failed-precondition` where that is refused, and
@@ -54,10 +64,9 @@ const OWN_ENTRIES: ReadonlySet<string> = new Set(["run", "logs", "plane.json", "
 export function prepareState(state: string): void {
   const { run, logs } = planePaths(state);
   try {
-    const entries = existsSync(state) ? readdirSync(state) : [];
-    if (entries.length > 0 && !entries.some((entry) => OWN_ENTRIES.has(entry))) throw foreign(state);
+    if (!isOurs(state)) throw foreign(state);
     for (const folder of [state, run, logs]) {
-      mkdirSync(folder, { recursive: true, mode: 0o700 });
+      makeFolder(folder);
       chmodSync(folder, 0o700);
     }
   } catch (cause) {
@@ -67,6 +76,27 @@ export function prepareState(state: string): void {
       next: "name a folder that you own with --state DIR or COTAL_STATE",
       cause,
     });
+  }
+}
+
+/**
+ * Empty, made here before, or with our names only: one of them alone proves nothing (`/` has a `run`).
+ */
+function isOurs(state: string): boolean {
+  const entries = existsSync(state) ? readdirSync(state) : [];
+  const has = (name: string): boolean => entries.includes(name);
+  const made = has("broker") && (has("plane.json") || has("trust")) && dirname(state) !== state;
+  return made || entries.every((entry) => OWN_ENTRIES.has(entry));
+}
+
+/** As `mkdir -p`. Node's own never returns where the system says that a parent is not there (`/proc`). */
+function makeFolder(path: string): void {
+  if (existsSync(path)) return;
+  makeFolder(dirname(path));
+  try {
+    mkdirSync(path, { mode: 0o700 });
+  } catch (error) {
+    if (!existsSync(path)) throw error;
   }
 }
 

@@ -1,12 +1,12 @@
 /** `cotal channel set CH`: changes the settings of a channel, or the space's defaults. */
 import { type Command, Option } from "commander";
 import { ProvisionerCommand } from "../../shared/grants/commands.ts";
-import { concreteChannel } from "../../shared/protocol/base/channels.ts";
 import { DeliveryClass, replayWindowMs } from "../../shared/protocol/chat/channel-config.ts";
 import { ChannelSetAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import { typedChannel } from "../channel-names.ts";
 import { UsageError, argument } from "../exit.ts";
-import { operatorCredentials, withRail } from "../operator.ts";
-import { namedCredentials } from "../identity.ts";
+import { withRail } from "../operator.ts";
+import { askingCredentials } from "../identity.ts";
 import { type Invocation, handle } from "../program.ts";
 import { oneLine, table } from "../text.ts";
 
@@ -36,10 +36,13 @@ export function registerChannelSet(program: Command): void {
 }
 
 async function channelSet({ options, out, target }: Invocation<SetOptions>, text?: string): Promise<void> {
-  if ((text === undefined) === (options.defaults !== true)) {
-    throw new UsageError("say which channel", { next: "name one channel, or use --defaults" });
+  if (text === undefined && options.defaults !== true) {
+    throw new UsageError("it is not said which channel", { next: "name one, such as '#general', or use --defaults" });
   }
-  const channel = text === undefined ? undefined : argument(() => concreteChannel(text));
+  if (text !== undefined && options.defaults === true) {
+    throw new UsageError("a channel and --defaults both say what to set", { next: "use one of them" });
+  }
+  const channel = text === undefined ? undefined : typedChannel(out, text);
   const change = changeOf(options);
   if (Object.keys(change).length === 0) {
     throw new UsageError("nothing to set", {
@@ -47,7 +50,7 @@ async function channelSet({ options, out, target }: Invocation<SetOptions>, text
     });
   }
   const at = target();
-  const credentials = (await namedCredentials(at, options, out)) ?? operatorCredentials(at);
+  const credentials = await askingCredentials(at, options, out);
   const { config } = await withRail(at, credentials, (rail) =>
     rail.ask(
       ProvisionerCommand.ChannelSet,

@@ -1,8 +1,8 @@
 /** `cotal channels`: the registry of the space, cut to what the caller may read. */
 import type { Command } from "commander";
 import { effectiveConfig } from "../../shared/protocol/chat/channel-config.ts";
-import { namedCredentials } from "../identity.ts";
-import { operatorCredentials, withRail } from "../operator.ts";
+import { askingCredentials } from "../identity.ts";
+import { withRail } from "../operator.ts";
 import { type Invocation, handle } from "../program.ts";
 import { oneLine, table } from "../text.ts";
 
@@ -12,7 +12,7 @@ export function registerChannels(program: Command): void {
 
 async function channels({ options, out, target }: Invocation<object>): Promise<void> {
   const at = target();
-  const credentials = (await namedCredentials(at, options, out)) ?? operatorCredentials(at);
+  const credentials = await askingCredentials(at, options, out);
   const answer = await withRail(at, credentials, ({ reads }) => reads.channels());
   const sorted = answer.channels.toSorted((a, b) => (a.channel < b.channel ? -1 : 1));
   if (out.json) {
@@ -29,4 +29,5 @@ async function channels({ options, out, target }: Invocation<object>): Promise<v
   };
   const rows = sorted.map(({ channel, config }) => line(`#${channel}`, config));
   out.item({ kind: "channels" }, ...table([["channel", "class", "replay", ""], line("(default)", undefined), ...rows]));
+  if (rows.length === 0) out.note("no channel has settings of its own; one is there as soon as somebody posts to it");
 }

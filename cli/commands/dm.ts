@@ -2,6 +2,7 @@
 import type { Command } from "commander";
 import { dotForm } from "../../shared/protocol/base/principals.ts";
 import { memberCredentials } from "../identity.ts";
+import { resolvedOrKept } from "../kept.ts";
 import { type Invocation, handle } from "../program.ts";
 import { printSent, textArgument } from "../sending.ts";
 import { withSession } from "../session.ts";
@@ -18,7 +19,7 @@ async function dm({ options, out, target }: Invocation<object>, who = "", ...wor
   const at = target();
   const credentials = await memberCredentials(at, options, out);
   await withSession({ target: at, credentials, out, stays: false }, async (session) => {
-    const to = dotForm(await session.resolve(who));
+    const to = dotForm(await resolvedOrKept(at, who, () => session.resolve(who)));
     printSent(out, await session.dm(to, text), { to }, to);
   });
 }

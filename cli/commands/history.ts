@@ -1,7 +1,7 @@
 /** `cotal history '#CH'`: reads back what a channel keeps, within the read list of the credential. */
 import type { Command } from "commander";
-import { concreteChannel } from "../../shared/protocol/base/channels.ts";
-import { argument, wholeNumber } from "../exit.ts";
+import { typedChannel } from "../channel-names.ts";
+import { wholeNumber } from "../exit.ts";
 import { memberCredentials } from "../identity.ts";
 import { printMessage } from "../messages.ts";
 import { type Invocation, handle } from "../program.ts";
@@ -20,7 +20,7 @@ export function registerHistory(program: Command): void {
 }
 
 async function history({ options, out, target }: Invocation<HistoryOptions>, name = ""): Promise<void> {
-  const channel = argument(() => concreteChannel(name));
+  const channel = typedChannel(out, name);
   const at = target();
   const credentials = await memberCredentials(at, options, out);
   const items = await withSession({ target: at, credentials, out, stays: false }, (session) =>

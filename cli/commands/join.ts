@@ -1,11 +1,9 @@
 /** `cotal join [LINK]`: enters a space, shows up in its roster, and stays in the link's channels. */
 import type { Command } from "commander";
-import { channelPattern } from "../../shared/protocol/base/channels.ts";
-import { type Exit, UsageError, argument, wholeNumber } from "../exit.ts";
+import { type Exit, UsageError, wholeNumber } from "../exit.ts";
 import { memberCredentials } from "../identity.ts";
-import { joinAll } from "../joining.ts";
+import { defaultChannels, joinAll } from "../joining.ts";
 import { listen } from "../listening.ts";
-import { DEFAULT_CHANNELS } from "../minting.ts";
 import { type Invocation, handle } from "../program.ts";
 import { withSession } from "../session.ts";
 import { resolveTarget } from "../target.ts";
@@ -30,10 +28,9 @@ async function join({ options, out, target }: Invocation<JoinOptions>, link?: st
     throw new UsageError("this is no join link", { next: "write cotal://host:4222/space?channel=general" });
   }
   const at = link === undefined ? target() : resolveTarget({ ...options, server: link });
-  const channels = argument(() => (at.channels.length > 0 ? at.channels : DEFAULT_CHANNELS).map(channelPattern));
   const credentials = await memberCredentials(at, options, out);
   return withSession({ target: at, credentials, out, stays: true }, async (session) => {
-    await joinAll(session, out, channels);
+    await joinAll(session, out, at.channels.length > 0 ? at.channels : defaultChannels(session));
     const { count, timeout } = options;
     return listen(session, out, {
       count,

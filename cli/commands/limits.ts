@@ -5,7 +5,8 @@ import { ProvisionerCommand } from "../../shared/grants/commands.ts";
 import { replayWindowMs } from "../../shared/protocol/chat/channel-config.ts";
 import { type HistoryLimit, LimitStore, LimitsAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { UsageError, argument, wholeNumber } from "../exit.ts";
-import { operatorCredentials, withRail } from "../operator.ts";
+import { askingCredentials } from "../identity.ts";
+import { withRail } from "../operator.ts";
 import type { Output } from "../output.ts";
 import { type Invocation, handle } from "../program.ts";
 import { table } from "../text.ts";
@@ -24,9 +25,9 @@ export function registerLimits(program: Command): void {
   handle<SetOptions>(set, change);
 }
 
-async function show({ out, target }: Invocation<object>): Promise<void> {
+async function show({ options, out, target }: Invocation<object>): Promise<void> {
   const at = target();
-  const answer = await withRail(at, operatorCredentials(at), (rail) =>
+  const answer = await withRail(at, await askingCredentials(at, options, out), (rail) =>
     rail.ask(ProvisionerCommand.LimitsShow, {}, LimitsAnswer),
   );
   print(out, answer);
@@ -45,7 +46,7 @@ async function change({ options, out, target }: Invocation<SetOptions>, store = 
       : { maxPerSubject: count === "none" ? null : wholeNumber("--count", 1, 1_000_000_000)(count) }),
   };
   const at = target();
-  const answer = await withRail(at, operatorCredentials(at), (rail) =>
+  const answer = await withRail(at, await askingCredentials(at, options, out), (rail) =>
     rail.ask(ProvisionerCommand.LimitsSet, args, LimitsAnswer),
   );
   print(out, answer);

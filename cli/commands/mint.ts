@@ -1,15 +1,18 @@
 /** `cotal mint`: makes a credential for an agent; the key is drawn here and never leaves. */
 import { resolve } from "node:path";
 import type { Command } from "commander";
-import { channelPattern } from "../../shared/protocol/base/channels.ts";
+import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import { principal } from "../../shared/protocol/base/principals.ts";
 import { roleDurable } from "../../shared/protocol/base/names.ts";
 import { checkName } from "../../shared/protocol/chat/presence.ts";
 import { trustPaths } from "../../shared/trust/folder.ts";
+import { typedPattern } from "../channel-names.ts";
 import { argument, listOf } from "../exit.ts";
+import { askingCredentials } from "../identity.ts";
 import { DEFAULT_CHANNELS, mintInto } from "../minting.ts";
-import { operatorCredentials, withRail } from "../operator.ts";
+import { withRail } from "../operator.ts";
 import { type Invocation, handle } from "../program.ts";
+import { isUserSpace } from "../signin.ts";
 import { table } from "../text.ts";
 
 type MintOptions = {
@@ -36,16 +39,25 @@ export function registerMint(program: Command): void {
   handle<MintOptions>(command, mint);
 }
 
+/** A credential that lives for a month would be a way around the sign-in (decision H49). */
+function signedInto(space: string): CotalError {
+  return new CotalError(ErrorCode.FailedPrecondition, `people sign in to space ${space}, and nothing is minted there`, {
+    outcome: Outcome.NotExecuted,
+    next: "act as any name with --as NAME; narrow what it may with cotal actor narrow NAME",
+  });
+}
+
 async function mint({ options, out, target }: Invocation<MintOptions>): Promise<void> {
   const at = target();
+  if (isUserSpace(at)) throw signedInto(at.space);
   const { actor } = argument(() => principal("local", options.actor));
-  const subscribe = argument(() => (options.subscribe ?? DEFAULT_CHANNELS).map(channelPattern));
-  const publish = argument(() => (options.publish ?? subscribe).map(channelPattern));
+  const subscribe = (options.subscribe ?? DEFAULT_CHANNELS).map((name) => typedPattern(out, name));
+  const publish = (options.publish ?? subscribe).map((name) => typedPattern(out, name));
   const name = argument(() => checkName(options.name ?? actor));
   const { role } = options;
   if (role !== undefined) argument(() => roleDurable(role));
   const file = options.out === undefined ? trustPaths(at.state).agentCreds(at.space, actor) : resolve(options.out);
-  const minted = await withRail(at, operatorCredentials(at), (rail) =>
+  const minted = await withRail(at, await askingCredentials(at, options, out), (rail) =>
     mintInto(rail, at, file, {
       profile: "agent",
       owner: options.owner,
@@ -62,11 +74,13 @@ async function mint({ options, out, target }: Invocation<MintOptions>): Promise<
     ...table([
       ["principal", minted.principal],
       ["uid", minted.uid],
-      ["reads", subscribe.join(", ")],
-      ["posts to", publish.join(", ")],
+      ["reads", listed(subscribe)],
+      ["posts to", listed(publish)],
       ...(role === undefined ? [] : [["role", role]]),
       ["expires", new Date(minted.expires * 1000).toISOString()],
       ["file", minted.file],
     ]),
   );
 }
+
+const listed = (channels: readonly string[]): string => (channels.length === 0 ? "nothing" : channels.join(", "));

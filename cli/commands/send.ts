@@ -1,7 +1,6 @@
 /** `cotal send '#CHANNEL' TEXT`: posts to a channel; done means that it is stored. */
 import type { Command } from "commander";
-import { concreteChannel } from "../../shared/protocol/base/channels.ts";
-import { argument } from "../exit.ts";
+import { typedChannel } from "../channel-names.ts";
 import { memberCredentials } from "../identity.ts";
 import { type Invocation, handle } from "../program.ts";
 import { printSent, textArgument } from "../sending.ts";
@@ -15,7 +14,7 @@ export function registerSend(program: Command): void {
 }
 
 async function send({ options, out, target }: Invocation<object>, name = "", ...words: string[]): Promise<void> {
-  const channel = argument(() => concreteChannel(name));
+  const channel = typedChannel(out, name);
   const text = await textArgument(words);
   const at = target();
   const credentials = await memberCredentials(at, options, out);

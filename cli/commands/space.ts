@@ -7,10 +7,11 @@ import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/error
 import { spaceToken } from "../../shared/protocol/base/subjects.ts";
 import { AuthMode } from "../../shared/protocol/chat/space-settings.ts";
 import { argument } from "../exit.ts";
-import { namedCredentials } from "../identity.ts";
+import { askingCredentials } from "../identity.ts";
 import { type Rail, operatorCredentials, withRail } from "../operator.ts";
 import type { Output } from "../output.ts";
 import { type Invocation, handle } from "../program.ts";
+import { reachExchange } from "../signin.ts";
 import type { Target } from "../target.ts";
 import { oneLine, table } from "../text.ts";
 
@@ -34,6 +35,8 @@ async function addSpace({ options, out, target }: Invocation<AddOptions>, name =
   const space = argument(() => spaceToken(name));
   const at = { ...target(), space };
   const auth = options.open === true ? "open" : (options.auth ?? "static");
+  // Without a word a space keeps the mode it was made with.
+  const asked = options.auth === undefined ? {} : { auth };
   refuseMode(at, auth);
   if (livePlane(at.state) === undefined && options.server === undefined) {
     throw new CotalError(ErrorCode.Unavailable, `nothing runs on ${at.state}`, {
@@ -41,9 +44,10 @@ async function addSpace({ options, out, target }: Invocation<AddOptions>, name =
       next: "start it with cotal up",
     });
   }
-  await runTrust(TrustCommand.Space, { state: at.state, space, server: at.server });
+  await runTrust(TrustCommand.Space, { state: at.state, space, server: at.server, ...asked });
   out.note(`accounts and keys of ${space} are made`);
   const settings = await takenUp(at);
+  if (settings.settings.auth === "user") await untilUnderWay(at);
   show(out, settings);
 }
 
@@ -52,18 +56,18 @@ function refuseMode({ auth: own, state }: Target, auth: AuthMode): void {
   const refuse = (code: ErrorCode, message: string, next: string): never => {
     throw new CotalError(code, message, { outcome: Outcome.NotExecuted, next });
   };
-  if (auth === "user") {
-    refuse(
-      ErrorCode.Unimplemented,
-      "auth mode user needs the auth service, which does not exist yet",
-      "use --auth static",
-    );
-  }
   if (own === "open") {
     refuse(
       ErrorCode.FailedPrecondition,
       "this broker is open: it has no accounts that could keep spaces apart",
       "start another open space with cotal up --open --space NAME --state DIR, or use an authenticated broker",
+    );
+  }
+  if (auth === "user" && own === "static") {
+    refuse(
+      ErrorCode.FailedPrecondition,
+      `the space of ${state} runs without the auth service`,
+      "start a broker of its own for people who sign in: cotal up --auth user --state DIR --port N",
     );
   }
   if (auth === "open") {
@@ -89,9 +93,22 @@ async function takenUp(at: Target): ReturnType<Rail["reads"]["space"]> {
   }
 }
 
+/** Waits for the exchange of a new space: without it nobody could sign in. */
+async function untilUnderWay(at: Target): Promise<void> {
+  const deadline = performance.now() + TAKEN_UP_MS;
+  for (;;) {
+    try {
+      return await reachExchange(at);
+    } catch (thrown) {
+      if (performance.now() > deadline) throw thrown;
+      await sleep(200);
+    }
+  }
+}
+
 async function showSpace({ options, out, target }: Invocation<object>): Promise<void> {
   const at = target();
-  const credentials = (await namedCredentials(at, options, out)) ?? operatorCredentials(at);
+  const credentials = await askingCredentials(at, options, out);
   show(out, await withRail(at, credentials, ({ reads }) => reads.space()));
 }
 

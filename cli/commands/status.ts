@@ -1,11 +1,17 @@
 /** `cotal status`: what runs on this state folder, and how each part is. */
 import type { Command } from "commander";
 import { type ChildStatus, type PlaneStatus, planeStatus } from "../../launcher/control.ts";
+import type { AuthMode } from "../../shared/protocol/chat/space-settings.ts";
 import { Exit } from "../exit.ts";
 import type { Item, Output } from "../output.ts";
 import { type Invocation, handle } from "../program.ts";
 import { stateOf } from "../target.ts";
 import { oneLine, table } from "../text.ts";
+
+const REMARKS: Readonly<Partial<Record<AuthMode, string>>> = {
+  open: " (nobody's identity is proved)",
+  user: " (development issuer: whoever can read the state folder is its one person)",
+};
 
 export function registerStatus(program: Command): void {
   handle(program.command("status").description("show the broker and the daemons of this machine's space"), status);
@@ -23,7 +29,10 @@ function itemOf(state: string, seen: PlaneStatus): Item {
   if (seen.kind === "none") return { kind: "status", running: false, state };
   const { server, port, space, auth, phase, startedAt, brokerVersion } = seen.record;
   const facts = { state, server, port, space, auth, startedAt, brokerVersion };
-  if (seen.kind === "crashed") return { kind: "status", running: false, crashed: true, ...facts };
+  if (seen.kind === "crashed") {
+    const left = seen.left.map(({ name, process }) => ({ name, pid: process.pid }));
+    return { kind: "status", running: false, crashed: true, ...facts, left };
+  }
   return { kind: "status", running: true, phase, ...facts, parts: seen.children };
 }
 
@@ -41,7 +50,7 @@ function linesOf(out: Output, state: string, seen: PlaneStatus): string[] {
     ["space", space],
     ["phase", phase],
     ["address", server],
-    ["auth", auth === "open" ? `${auth} (nobody's identity is proved)` : auth],
+    ["auth", `${auth}${REMARKS[auth] ?? ""}`],
     ["state", state],
     ["broker", `nats-server ${brokerVersion}`],
     ["since", startedAt],

@@ -1,11 +1,10 @@
 /** `cotal tail`: shows what comes, from channels, direct messages and the own role's queue. */
 import type { Command } from "commander";
-import { channelPattern } from "../../shared/protocol/base/channels.ts";
-import { UsageError, argument, type Exit, listOf, wholeNumber } from "../exit.ts";
+import { typedPattern } from "../channel-names.ts";
+import { UsageError, type Exit, listOf, wholeNumber } from "../exit.ts";
 import { memberCredentials } from "../identity.ts";
-import { joinAll } from "../joining.ts";
+import { defaultChannels, joinAll } from "../joining.ts";
 import { listen } from "../listening.ts";
-import { DEFAULT_CHANNELS } from "../minting.ts";
 import { type Invocation, handle } from "../program.ts";
 import { withSession } from "../session.ts";
 
@@ -20,7 +19,9 @@ type TailOptions = {
 export function registerTail(program: Command): void {
   const command = program
     .command("tail")
-    .description("show what comes; without a choice: #general, direct messages, and the role's queue if one is held")
+    .description(
+      "show what comes; without a choice: #general (or what the credential reads), direct messages, and the role's queue if one is held",
+    )
     .option("--channel <channels>", "a channel or pattern; may be given again", collected)
     .option("--dm", "direct messages")
     .option("--role [role]", "requests to the role (in an open space: name it)")
@@ -30,7 +31,9 @@ export function registerTail(program: Command): void {
 }
 
 function collected(text: string, all: string[] | undefined): string[] {
-  return [...(all ?? []), ...listOf(text)];
+  const named = listOf(text);
+  if (named.length === 0) throw new UsageError("--channel names no channel", { next: "name one, such as general" });
+  return [...(all ?? []), ...named];
 }
 
 export function seconds(text: string): number {
@@ -43,8 +46,8 @@ async function tail({ options, out, target }: Invocation<TailOptions>): Promise<
   const { count, timeout } = options;
   const at = target();
   const isChosen = options.channel !== undefined || options.dm === true || options.role !== undefined;
-  const named = options.channel ?? (at.channels.length > 0 ? at.channels : isChosen ? [] : DEFAULT_CHANNELS);
-  const channels = argument(() => named.map(channelPattern));
+  const named = options.channel ?? (at.channels.length > 0 || isChosen ? at.channels : undefined);
+  const channels = named?.map((name) => typedPattern(out, name));
   const dm = options.dm === true || !isChosen;
   const role = options.role !== undefined || !isChosen;
   const credentials = await memberCredentials(at, options, out);
@@ -57,7 +60,7 @@ async function tail({ options, out, target }: Invocation<TailOptions>): Promise<
   };
   return withSession(use, async (session) => {
     if (options.role === true && session.me.role === undefined) throw noRole();
-    await joinAll(session, out, channels);
+    await joinAll(session, out, channels ?? defaultChannels(session));
     return listen(session, out, {
       count,
       dm,

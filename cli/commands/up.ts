@@ -6,6 +6,7 @@ import type { PlaneEvent, PlaneFacts } from "../../launcher/events.ts";
 import { livePlane } from "../../launcher/plane-record.ts";
 import { alreadyRuns } from "../../launcher/plane.ts";
 import { runPlane } from "../../launcher/run-plane.ts";
+import { defaultState } from "../../launcher/state-folder.ts";
 import { UsageError, wholeNumber } from "../exit.ts";
 import type { Output } from "../output.ts";
 import { type Invocation, handle } from "../program.ts";
@@ -31,7 +32,9 @@ export function registerUp(program: Command): void {
 }
 
 async function up({ options, out }: Invocation<UpOptions>): Promise<void> {
-  if (options.server !== undefined) throw new UsageError("up starts a server and takes no --server");
+  if (options.server !== undefined) {
+    throw new UsageError("up starts a broker and takes no --server", { next: "name its port with --port N" });
+  }
   const order = { state: stateOf(options), space: spaceOf(options), port: options.port, auth: authOf(options) };
   const steps: PlaneEvent[] = [];
   const report = (event: PlaneEvent): void => {
@@ -49,7 +52,9 @@ async function up({ options, out }: Invocation<UpOptions>): Promise<void> {
 
 function authOf({ auth, open }: UpOptions): AuthMode | undefined {
   if (open !== true) return auth;
-  if (auth !== undefined && auth !== "open") throw new UsageError(`--open and --auth ${auth} exclude each other`);
+  if (auth !== undefined && auth !== "open") {
+    throw new UsageError(`--open and --auth ${auth} exclude each other`, { next: "use one of them" });
+  }
   return "open";
 }
 
@@ -79,7 +84,8 @@ function ready(out: Output, facts: PlaneFacts, steps: readonly PlaneEvent[], det
     steps: steps.flatMap((event) => (event.kind === "step" ? [{ step: event.step, ms: event.ms }] : [])),
   };
   const where = [
-    ...(process.env["COTAL_STATE"] === undefined && process.argv.includes("--state") ? ["--state", quoted(state)] : []),
+    // A new terminal may not have this one's COTAL_STATE.
+    ...(state === defaultState({ ...process.env, COTAL_STATE: "" }) ? [] : ["--state", quoted(state)]),
     ...(space === DEFAULT_SPACE ? [] : ["--space", space]),
   ];
   const line = (...words: string[]): string => out.style("cyan", ["npx cotal", ...words, ...where].join(" "));
@@ -88,10 +94,10 @@ function ready(out: Output, facts: PlaneFacts, steps: readonly PlaneEvent[], det
     item,
     "",
     out.style("bold", `Space ${space} ${took}.`),
-    ...openWarning(out, auth),
+    ...warning(out, auth),
     "",
     "Type next, each in a terminal of its own:",
-    `  ${line("tail", "--as bob", "--channel general")}`,
+    `  ${line("tail", "--as bob")}`,
     `  ${line("send", "'#general'", "'hello bob'", "--as alice")}`,
     "",
     `address  ${server}`,
@@ -102,11 +108,14 @@ function ready(out: Output, facts: PlaneFacts, steps: readonly PlaneEvent[], det
   );
 }
 
-function openWarning(out: Output, auth: AuthMode): string[] {
-  if (auth !== "open") return [];
-  const text =
-    "OPEN SPACE: nobody's identity is proved; anybody who reaches the port may read, write and delete all of it";
-  return [out.style("red", text)];
+const WARNINGS: Readonly<Partial<Record<AuthMode, string>>> = {
+  open: "OPEN SPACE: nobody's identity is proved; anybody who reaches the port may read, write and delete all of it",
+  user: "DEVELOPMENT ISSUER: whoever can read the state folder is signed in as this space's one person",
+};
+
+function warning(out: Output, auth: AuthMode): string[] {
+  const text = WARNINGS[auth];
+  return text === undefined ? [] : [out.style("red", text)];
 }
 
 function quoted(text: string): string {

@@ -1,8 +1,8 @@
 /** `cotal who`: the roster, from a read that was completed (field case 16). */
 import type { Command } from "commander";
 import type { RosterEntry } from "../../shared/protocol/chat/presence.ts";
-import { namedCredentials } from "../identity.ts";
-import { operatorCredentials, withRail } from "../operator.ts";
+import { askingCredentials } from "../identity.ts";
+import { withRail } from "../operator.ts";
 import { type Invocation, handle } from "../program.ts";
 import { wholeRoster } from "../roster.ts";
 import { oneLine, table } from "../text.ts";
@@ -14,7 +14,7 @@ export function registerWho(program: Command): void {
 
 async function who({ options, out, target }: Invocation<{ readonly all?: boolean }>): Promise<void> {
   const at = target();
-  const credentials = (await namedCredentials(at, options, out)) ?? operatorCredentials(at);
+  const credentials = await askingCredentials(at, options, out);
   const roster = await withRail(at, credentials, ({ reads }) => wholeRoster(reads));
   const shown = roster.entries
     .filter(({ live }) => live || options.all === true)

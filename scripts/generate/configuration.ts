@@ -3,9 +3,11 @@
  * where the state folder keeps what.
  */
 import { DEFAULT_PORT, planePaths } from "../../launcher/state-folder.ts";
+import { authConfig } from "../../services/auth/config.ts";
 import { provisionerConfig } from "../../services/provisioner/config.ts";
 import { type Config, describeConfig } from "../../shared/daemon/config.ts";
 import { EXIT_CODES } from "../../shared/daemon/exit-codes.ts";
+import { AuthFile } from "../../shared/trust/auth-folder.ts";
 import { ProvisionerFile, trustPaths } from "../../shared/trust/folder.ts";
 import type { Generated } from "./generated.ts";
 import { code, table } from "./markdown.ts";
@@ -15,6 +17,7 @@ export const CONFIGURATION_FILE = "docs/configuration.md";
 /** To document another daemon, add a row. */
 const DAEMONS: Readonly<Record<string, Pick<Config<unknown>, "settings" | "prefix">>> = {
   provisioner: provisionerConfig,
+  auth: authConfig,
 };
 
 const INTRO = `<!-- Made by npm run generate from the settings tables in the sources. Do not edit. -->
@@ -28,7 +31,7 @@ configuration at once and ends with code 2. A secret is named by the path of its
 
 const CLI_ENVIRONMENT: readonly (readonly [string, string, string])[] = [
   ["COTAL_STATE", "`$XDG_STATE_HOME/cotal`, else `~/.local/state/cotal`", "The state folder; `--state DIR` beats it."],
-  ["NO_COLOR", "unset", "Set to anything: no colours and no moving progress."],
+  ["NO_COLOR", "unset", "Set to anything: no colours."],
   [
     "NATS_SERVER_BIN",
     "unset",
@@ -78,6 +81,7 @@ function stateRows(): string[][] {
   const plane = planePaths("<state>");
   const space = "<space>";
   const file = (name: string) => `${trust.provisioner(space)}/${name}`;
+  const ofAuth = (name: string) => `${trust.auth(space)}/${name}`;
   const rows: readonly (readonly [string, string, string])[] = [
     [trust.operatorKey, "the broker's operator key", "trust program"],
     [trust.operatorJwt, "the operator's public claims", "trust program, broker"],
@@ -91,9 +95,26 @@ function stateRows(): string[][] {
     [file(ProvisionerFile.Uid), "the provisioner's own lifecycle UID", "provisioner"],
     [file(ProvisionerFile.LedgerUid), "the ledger's own lifecycle UID", "provisioner"],
     [file(ProvisionerFile.Space), "the accounts it signs for, and how people get in", "provisioner"],
-    [file(ProvisionerFile.Issued), "credentials made before the space had a ledger", "provisioner"],
+    [
+      file(ProvisionerFile.Issued),
+      "what the trust program minted, to be entered into the ledger: the operator's",
+      "provisioner",
+    ],
+    [ofAuth(AuthFile.AuthSigner), "signs the answers to the broker, and the service's own user there", "auth service"],
+    [ofAuth(AuthFile.FrontSigner), "signs whom the callout lets into front", "auth service"],
+    [ofAuth(AuthFile.StoreSigner), "signs the service's own users of the store", "auth service"],
+    [ofAuth(AuthFile.CalloutUser), "the user that the broker asks", "auth service"],
+    [ofAuth(AuthFile.Curve), "opens the broker's questions and seals the answers", "auth service"],
+    [ofAuth(AuthFile.Bearer), "signs bearers", "auth service"],
+    [ofAuth(AuthFile.OwnerSecret), "the secret from which owner tokens are derived", "auth service"],
+    [ofAuth(AuthFile.Uid), "the auth service's own lifecycle UID", "auth service"],
+    [ofAuth(AuthFile.LedgerUid), "the lifecycle UID of its ledger", "auth service"],
+    [ofAuth(AuthFile.Space), "the accounts it signs for", "auth service"],
+    [trust.sentinel(space), "what everybody presents beside a bearer; no secret", "command line"],
     [trust.operatorCreds(space), "the operator's own credential", "command line"],
     [trust.agentCreds(space, "<actor>"), "credentials kept for `--as <actor>`", "command line"],
+    [`${trust.agents(space)}/<actor>.uid`, "who `--as <actor>` is in an open space", "command line"],
+    [`${trust.agents(space)}/pending`, "keys of mints that are under way", "command line"],
     ["<state>/broker", "configuration, accounts and store of the broker", "broker"],
     [plane.remembered, "the port and the mode that this state was made with", "launcher"],
     [plane.record, "the record of what runs now", "launcher, command line"],

@@ -29,6 +29,13 @@ export const EXAMPLE_HOLDERS: { readonly [Name in BuiltProfile]: ScopeOf<Name> }
     epoch: 1,
   },
   ledger: holder("ledger", "ledgerledgerledgerledgerle"),
+  "auth-callout": holder("auth", "authauthauthauthauthauthau"),
+  "auth-ledger": holder("auth_ledger", "authledgerauthledgerauthle"),
+  "auth-server": {
+    ...holder("auth", "authauthauthauthauthauthau"),
+    instanceId: "authauthauthauthauthauthau",
+    epoch: 1,
+  },
   deprovisioner: { ...holder("deprovisioner", "deprovisionerdeprovisioner"), target: alice.holder },
   "system-administrator": holder("trust", "trusttrusttrusttrusttrustt"),
 };

@@ -61,14 +61,17 @@ function overview(built: readonly BuiltProfile[]): string {
 
 function section(name: BuiltProfile): string {
   const rows = profileRows(name, EXAMPLE_HOLDERS[name]);
-  const { summary, trusted } = PROFILES[name];
+  const { summary, trusted, ...profile } = PROFILES[name];
   const trust = trusted ? "Trusted: a daemon or a program of this project." : "Not trusted.";
   return [
     `## ${name}\n`,
-    `${capital(summary)}. ${trust}\n`,
+    `${capital(summary)}. ${trust}${"answersWithinSeconds" in profile ? answers(profile.answersWithinSeconds) : ""}\n`,
     table(["account", "may", "subject", "why"], rows.map(cells)),
   ].join("\n");
 }
+
+const answers = (seconds: number): string =>
+  ` It may answer each message that it receives, once, within ${seconds} seconds.`;
 
 function cells(row: Row): string[] {
   if (row.op === "pub") return [row.account, "publish", code(row.subject), row.why];

@@ -24,11 +24,11 @@ const MAX_FINDINGS = 200;
 const PAGE = 500;
 
 export async function check(context: SpaceContext) {
-  const [drift, durables, clockSkewMs] = await Promise.all([
-    verifyStreams(context.store, spaceStreams(context.space, { replicas: context.settings.replicas })),
-    missingDurables(context),
-    clockSkew(context),
-  ]);
+  const specs = spaceStreams(context.space, { replicas: context.settings.replicas });
+  const drift = await verifyStreams(context.store, specs);
+  // Without its stores nothing else of the space can be looked at.
+  if (drift.some(isGone)) return { findings: drift.map(ofDrift), clockSkewMs: 0, checked: ["store shapes"] };
+  const [durables, clockSkewMs] = await Promise.all([missingDurables(context), clockSkew(context)]);
   const findings: Finding[] = [...drift.map(ofDrift), ...durables];
   if (Math.abs(clockSkewMs) > MAX_SKEW_MS) {
     findings.push({
@@ -45,12 +45,23 @@ export async function check(context: SpaceContext) {
   };
 }
 
-function ofDrift({ stream, field, expected, found }: Drift): Finding {
+const isGone = ({ field }: Drift): boolean => field === "stream";
+
+function ofDrift(drift: Drift): Finding {
+  const { stream, field, expected, found } = drift;
+  if (isGone(drift)) {
+    return {
+      check: "store shape",
+      level: "error",
+      message: `${stream} is gone, with all that it held`,
+      next: "put back the broker's store from a backup; cotal down and cotal up make an empty one",
+    };
+  }
   return {
     check: "store shape",
     level: "error",
     message: `${stream}: ${field} is ${show(found)}, and ${show(expected)} is needed`,
-    next: "stop the daemons, correct the stream with the operator's tools, and start them again",
+    next: "stop the daemons, set it back (nats stream edit, as a user of the store account), and start them again",
   };
 }
 

@@ -2,9 +2,6 @@
 import { defineConfig, setting } from "../../shared/daemon/config.ts";
 import { COMMON_SETTINGS, line, list, oneOf, wholeNumber } from "../../shared/daemon/settings.ts";
 
-/** Takes up whatever space is added. */
-export const EVERY_SPACE = "*";
-
 export const provisionerConfig = defineConfig("COTAL_PROVISIONER_", {
   ...COMMON_SETTINGS,
   servers: setting({

@@ -14,7 +14,7 @@ import { type LedgerStore, createOrRead, readRow } from "../../shared/ledger/sto
 import { dotForm, principal } from "../../shared/protocol/base/principals.ts";
 import { AclRow, GateRow, HeadRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import type { IssuedList } from "../../shared/trust/issued.ts";
-import { type Holder, activateSelf } from "./self.ts";
+import { type Holder, activateSelf } from "../../shared/ledger/self.ts";
 
 export type PassedOver = { readonly principal: string; readonly why: string };
 

@@ -3,13 +3,12 @@
  *
  * Read again at each start of a space, never written: a mounted secret may be read-only.
  */
-import { existsSync, readFileSync, readdirSync } from "node:fs";
-import { dirname, join } from "node:path";
-import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
-import { LIFECYCLE_UID, SPACE_TOKEN } from "../../shared/protocol/base/grammar.ts";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { ProvisionerFile } from "../../shared/trust/folder.ts";
 import { IssuedList } from "../../shared/trust/issued.ts";
 import { type SigningKey, keyFromSeed } from "../../shared/trust/keys.ts";
+import { type OwnFolder, lawfulUid, ownFolder, secret, wholeFolders } from "../../shared/trust/own-folder.ts";
 import { SpaceFile } from "../../shared/trust/space-file.ts";
 
 export type ProvisionerKeys = {
@@ -22,12 +21,13 @@ export type ProvisionerKeys = {
   readonly issued: IssuedList;
 };
 
-const PLACEHOLDER = "{space}";
+const WHO = { daemon: "provisioner", setting: "COTAL_PROVISIONER_KEYS" };
+
+const folderOf = (pattern: string, space: string): OwnFolder => ownFolder(pattern, space, WHO);
 
 /** Reads the files of one space. Throws `failed-precondition` that names the file that is wrong. */
 export function readKeys(pattern: string, space: string): ProvisionerKeys {
-  const folder = pattern.replace(PLACEHOLDER, space);
-  const own = <T>(name: string, parse: (content: string) => T): T => whole(folder, name, parse);
+  const { read: own } = folderOf(pattern, space);
   return {
     file: own(ProvisionerFile.Space, (content) => SpaceFile.parse(JSON.parse(content))),
     frontSigner: own(ProvisionerFile.FrontSigner, keyFromSeed),
@@ -41,60 +41,10 @@ export function readKeys(pattern: string, space: string): ProvisionerKeys {
 
 /** What the trust program has issued by now; it adds to the list while the space is served. */
 export function readIssued(pattern: string, space: string): IssuedList {
-  const folder = pattern.replace(PLACEHOLDER, space);
-  if (!existsSync(join(folder, ProvisionerFile.Issued))) return [];
-  return whole(folder, ProvisionerFile.Issued, (content) => IssuedList.parse(JSON.parse(content)));
-}
-
-function whole<T>(folder: string, name: string, parse: (content: string) => T): T {
-  const content = readFile(folder, name);
-  try {
-    return parse(content);
-  } catch {
-    // Without the cause: it may quote the file.
-    throw broken(join(folder, name), "does not hold what it should");
-  }
-}
-
-function lawfulUid(content: string): string {
-  if (!LIFECYCLE_UID.test(content)) throw new TypeError("malformed");
-  return content;
-}
-
-/** 32 bytes as hex. Anything shorter would name every owner by a key that can be guessed. */
-function secret(content: string): Buffer {
-  if (!/^[0-9a-f]{64}$/.test(content)) throw new TypeError("malformed");
-  return Buffer.from(content, "hex");
+  const { path, read } = folderOf(pattern, space);
+  if (!existsSync(join(path, ProvisionerFile.Issued))) return [];
+  return read(ProvisionerFile.Issued, (content) => IssuedList.parse(JSON.parse(content)));
 }
 
 /** The spaces that have whole files now, for `COTAL_SPACES=*`. */
-export function spacesWithKeys(pattern: string): string[] {
-  const [lead = "", ...tail] = pattern.split(PLACEHOLDER);
-  if (tail.length === 0) return [];
-  const parent = lead.endsWith("/") ? lead : dirname(lead);
-  let names: string[];
-  try {
-    names = readdirSync(parent);
-  } catch {
-    // The folder appears with the first space.
-    return [];
-  }
-  return names.filter(
-    (name) => SPACE_TOKEN.test(name) && existsSync(join(pattern.replace(PLACEHOLDER, name), ProvisionerFile.Space)),
-  );
-}
-
-function readFile(folder: string, name: string): string {
-  try {
-    return readFileSync(join(folder, name), "utf8").trim();
-  } catch {
-    throw broken(join(folder, name), "can't be read");
-  }
-}
-
-function broken(path: string, why: string): CotalError {
-  return new CotalError(ErrorCode.FailedPrecondition, `the provisioner's file ${path} ${why}`, {
-    outcome: Outcome.NotExecuted,
-    next: "run cotal up or cotal space add, which write these files; check COTAL_PROVISIONER_KEYS",
-  });
-}
+export const spacesWithKeys = (pattern: string): string[] => wholeFolders(pattern, ProvisionerFile.Space);

@@ -8,8 +8,7 @@
  *    on the same lifecycle and another caller can't take it over.
  * 3. The seed never comes here: the caller keeps it and sends the public key.
  */
-import { ensureConsumer, streamState, verifyConsumer } from "../../shared/broker/ensure.ts";
-import { type ConsumerSpec, dlvConsumer, dmConsumer, roleConsumer } from "../../shared/broker/resources.ts";
+import { ensureLifecycleDurables } from "../../shared/broker/lifecycle-durables.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { type BuiltProfile, PROFILES, type ScopeOf } from "../../shared/grants/matrix.ts";
 import { activate, enterCredential } from "../../shared/ledger/activation.ts";
@@ -147,24 +146,10 @@ async function mintJwt(
 
 /** What a lifecycle needs before its credential may leave; safe to run again. */
 async function prepare(context: SpaceContext, plan: Plan, uid: string): Promise<void> {
-  const { store, space, names, writer } = context;
-  if (plan.profile === "agent") {
-    // §8: the interval begins after what is stored now. A retry keeps the consumer that is there.
-    const { lastSeq } = await streamState(store, names.dm);
-    await writer.effect(() => ensureInbox(context, dmConsumer(space, plan.principal, uid, lastSeq + 1)));
-    await writer.effect(() => ensureConsumer(store, dlvConsumer(space, plan.principal, uid)));
-    const { role } = plan;
-    if (role !== undefined) await writer.effect(() => ensureConsumer(store, roleConsumer(space, role)));
-  }
+  const { store, space, writer } = context;
+  if (plan.profile === "agent") await ensureLifecycleDurables(store, writer, { ...plan, space, uid });
   if (plan.reads === undefined) return;
   await enterAcl(context, plan, uid, plan.reads);
-}
-
-/** A retry finds the inbox that the first run made, with the frontier of that run: it stays (§8). */
-async function ensureInbox({ store }: SpaceContext, spec: ConsumerSpec): Promise<void> {
-  const drift = await verifyConsumer(store, spec);
-  if (drift.length > 0 && drift.every(({ field }) => field === "opt_start_seq")) return;
-  await ensureConsumer(store, spec);
 }
 
 async function enterAcl(context: SpaceContext, plan: Plan, uid: string, reads: readonly string[]): Promise<void> {

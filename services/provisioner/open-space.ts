@@ -26,10 +26,10 @@ import { type ServedEndpoint, type ServedEvent, serveEndpoint } from "../../shar
 import { openAcl, storedAcl } from "./acl.ts";
 import { provisionerCommands } from "./commands.ts";
 import type { Authority, SpaceContext } from "./context.ts";
-import { type OwnCredential, ownCredential } from "./identity.ts";
+import { type OwnCredential, ownCredential } from "../../shared/broker/own-credential.ts";
 import { type PassedOver, createIssued } from "./issued.ts";
 import { type ProvisionerKeys, readIssued, readKeys } from "./keys.ts";
-import { type Holder, activateSelf, daemonPrincipal } from "./self.ts";
+import { type Holder, activateSelf, daemonPrincipal } from "../../shared/ledger/self.ts";
 import { setUpSettings, setUpStreams } from "./setup.ts";
 import type { Drift } from "../../shared/broker/ensure.ts";
 

@@ -4,11 +4,11 @@
  * Kept beside the space's keys, because every push of an account repeats them. The default leaves the
  * disk to the server's own limit: an account limit is reserved at once, and no default fits every disk.
  */
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { badRequest } from "../../shared/protocol/base/errors.ts";
-import { trustPaths, writePrivate } from "../../shared/trust/folder.ts";
+import { readKept, trustPaths, writePrivate } from "../../shared/trust/folder.ts";
 
 export const AccountLimits = z.strictObject({
   /** Of the store; -1 for the server's own limit. */
@@ -24,7 +24,7 @@ const pathOf = (state: string, space: string): string => join(trustPaths(state).
 
 export function accountLimits(state: string, space: string): AccountLimits {
   const path = pathOf(state, space);
-  return existsSync(path) ? AccountLimits.parse(JSON.parse(readFileSync(path, "utf8"))) : DEFAULT_ACCOUNT_LIMITS;
+  return existsSync(path) ? readKept(path, (text) => AccountLimits.parse(JSON.parse(text))) : DEFAULT_ACCOUNT_LIMITS;
 }
 
 /** Changes what is named and keeps the rest. */

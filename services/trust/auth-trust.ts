@@ -5,12 +5,13 @@
  * 1. The auth service gets signing keys of its own, never an identity key and none of the provisioner's.
  * 2. Everything is drawn once; a second run finds it and changes nothing but a sentinel that ends soon.
  */
-import { generateKeyPairSync, randomBytes } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { drawLifecycleUid } from "../../shared/protocol/base/principals.ts";
 import type { SpaceAccountOptions } from "../../shared/trust/accounts.ts";
 import { AuthFile, type AuthSpaceFile, bearerIssuer } from "../../shared/trust/auth-folder.ts";
+import { newBearerJwk } from "../../shared/trust/bearer.ts";
 import { createPrivate, keptKey, trustPaths } from "../../shared/trust/folder.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { sentinelUser } from "../../shared/trust/sentinel.ts";
@@ -34,7 +35,7 @@ export function ensureAuthTrust(state: string, trust: SpaceTrust): AuthTrust {
   const store = keptKey(own(AuthFile.StoreSigner), "account");
   const user = keptKey(own(AuthFile.CalloutUser), "user");
   const curve = keptCurve(own(AuthFile.Curve));
-  createPrivate(own(AuthFile.Bearer), newBearerKey);
+  createPrivate(own(AuthFile.Bearer), newBearerJwk);
   createPrivate(own(AuthFile.OwnerSecret), () => trust.ownerSecret.toString("hex"));
   for (const file of [AuthFile.Uid, AuthFile.LedgerUid]) createPrivate(own(file), () => drawLifecycleUid(randomBytes));
   return {
@@ -66,14 +67,4 @@ export function publishAuth(state: string, { space, keys }: SpaceTrust, nowSecon
 function keptCurve(path: string): CurveKey {
   createPrivate(path, () => newCurveKey().seedText());
   return curveKeyFromSeed(readFileSync(path, "utf8"));
-}
-
-/** A private JWK with a key id that says nothing. */
-function newBearerKey(): string {
-  const { privateKey } = generateKeyPairSync("ed25519");
-  return JSON.stringify({
-    ...privateKey.export({ format: "jwk" }),
-    kid: randomBytes(12).toString("hex"),
-    alg: "EdDSA",
-  });
 }

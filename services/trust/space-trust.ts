@@ -8,7 +8,7 @@
  *    before it is ready, so no credential of a running space is unledgered (§13.1).
  */
 import { randomBytes } from "node:crypto";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { Account } from "../../shared/grants/row.ts";
@@ -22,12 +22,13 @@ import {
   createPrivate,
   keptKey,
   keptSecret,
+  readKept,
   trustPaths,
   writePrivate,
 } from "../../shared/trust/folder.ts";
 import { IssuedList } from "../../shared/trust/issued.ts";
 import { SpaceFile } from "../../shared/trust/space-file.ts";
-import { mintUser } from "../../shared/trust/jwt.ts";
+import { type CredentialView, mintUser } from "../../shared/trust/jwt.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { systemOwner } from "../../shared/trust/owner.ts";
 
@@ -61,7 +62,7 @@ export function ensureSpaceTrust(state: string, space: string): SpaceTrust {
 /** The mode a space was made with; `undefined` before it was. */
 export function keptAuthMode(state: string, space: string): SpaceFile["auth"] | undefined {
   const path = join(trustPaths(state).provisioner(space), ProvisionerFile.Space);
-  return existsSync(path) ? SpaceFile.parse(JSON.parse(readFileSync(path, "utf8"))).auth : undefined;
+  return existsSync(path) ? readKept(path, (text) => SpaceFile.parse(JSON.parse(text)).auth) : undefined;
 }
 
 /** The last step: from now on the provisioner may take the space up. */
@@ -73,15 +74,17 @@ export function publishSpace(state: string, { space, keys }: SpaceTrust, auth: S
 
 /**
  * Renews the operator's credential when less than half of its life is left. One that was revoked is
- * gone for good with its lifecycle: the operator gets a new one, or nobody could run the space any more.
+ * gone for good with its lifecycle, one whose file is lost or damaged can't be used: the operator gets a
+ * new one, or nobody could run the space any more.
  */
 export async function ensureOperatorCredential(state: string, trust: SpaceTrust, nowSeconds: number): Promise<void> {
   const path = trustPaths(state).operatorCreds(trust.space);
   const listPath = join(trustPaths(state).provisioner(trust.space), ProvisionerFile.Issued);
   const uidPath = join(trustPaths(state).spaceTrust(trust.space), "operator.uid");
   const revoked = revokedUsers(state, trust.space);
-  if (existsSync(path) && existsSync(listPath)) {
-    const { expires = 0, userKey } = readCredsFile(path).view;
+  const held = heldCredential(path);
+  if (held !== undefined && existsSync(listPath)) {
+    const { expires = 0, userKey } = held;
     if (userKey in revoked) writePrivate(uidPath, drawLifecycleUid(randomBytes));
     else if (expires - nowSeconds > Life.Static / 2) return;
   }
@@ -100,11 +103,20 @@ export async function ensureOperatorCredential(state: string, trust: SpaceTrust,
     limits: DEFAULT_LIMITS.agent,
     name: "operator",
   });
-  const earlier = existsSync(listPath) ? IssuedList.parse(JSON.parse(readFileSync(listPath, "utf8"))) : [];
+  const earlier = existsSync(listPath) ? readKept(listPath, (text) => IssuedList.parse(JSON.parse(text))) : [];
   const entry = { ...holder.principal, uid, credentialId: user.publicKey, expires };
   const kept = earlier.filter(({ expires: until, credentialId }) => until > nowSeconds && !(credentialId in revoked));
   writePrivate(listPath, JSON.stringify([...kept, entry]));
   writePrivate(path, formatCreds(jwt, user));
+}
+
+/** What the operator's file holds; `undefined` for none, and for one that is damaged: it is made anew. */
+function heldCredential(path: string): CredentialView | undefined {
+  try {
+    return readCredsFile(path).view;
+  } catch {
+    return undefined;
+  }
 }
 
 const RevokedList = z.record(z.string(), z.number());
@@ -112,7 +124,7 @@ const RevokedList = z.record(z.string(), z.number());
 /** Users of this space whose credentials are refused, with the time at which that was said. */
 export function revokedUsers(state: string, space: string): Record<string, number> {
   const path = join(trustPaths(state).spaceTrust(space), "revoked.json");
-  return existsSync(path) ? RevokedList.parse(JSON.parse(readFileSync(path, "utf8"))) : {};
+  return existsSync(path) ? readKept(path, (text) => RevokedList.parse(JSON.parse(text))) : {};
 }
 
 /** How long a revocation is told to the broker: no JWT lives longer than half of it. */

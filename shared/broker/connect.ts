@@ -7,16 +7,27 @@
  *    `drain` or `close`. Whoever opens a connection owns it and reads `closed` (field case 23).
  * 3. Waits grow to a cap with jitter. Three states end a connection however patient its policy is:
  *    a broker below the floor, a CONNECT line the broker drops for its length, and a credential
- *    refused `denials` times in a row.
+ *    refused `denials` times in a row. A fetched credential ends a standing connection by its maker's
+ *    word only (supply.ts).
  * 4. Status events tell what happens, never what was meant to.
  */
 import { type ConnectionOptions, type NatsConnection, connect } from "@nats-io/transport-node";
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import { type DialedAuth, dialedAuth } from "./authenticator.ts";
 import type { ConnectOptions, Connection } from "./connection.ts";
-import { DIAL_TIMEOUT_MS, denialsAllowed, explain, isTerminal, unfitness } from "./login-errors.ts";
+import { fromNats } from "./errors.ts";
+import {
+  DIAL_TIMEOUT_MS,
+  MIN_SUPPLY_DENIALS,
+  calloutRefusal,
+  denialsAllowed,
+  explain,
+  isTerminal,
+  unfitness,
+} from "./login-errors.ts";
 import { type Pace, createPace } from "./pace.ts";
 import { keep } from "./standing.ts";
+import { type Gate, type Supply, createGate } from "./supply.ts";
 
 export type { Authenticator } from "./authenticator.ts";
 export type { ConnectOptions, Connection, ConnectionStatus, ReconnectPolicy } from "./connection.ts";
@@ -30,13 +41,19 @@ export async function openConnection(options: ConnectOptions): Promise<Connectio
     ...(random === undefined ? {} : { random }),
     ...(now === undefined ? {} : { now }),
   });
-  const nc = await dialFirst(options, auth, pace);
-  pace.up();
-  return keep(nc, options, auth, pace);
+  const gate = createGate(options.supply, pace);
+  try {
+    const nc = await dialFirst(options, auth, pace, gate);
+    pace.up();
+    return keep(nc, options, auth, pace, gate);
+  } catch (thrown) {
+    options.supply?.close();
+    throw thrown;
+  }
 }
 
-function natsOptions(options: ConnectOptions, auth: DialedAuth, pace: Pace): ConnectionOptions {
-  const { reconnect, tls } = options;
+function natsOptions(options: ConnectOptions, auth: DialedAuth, gate: Gate): ConnectionOptions {
+  const { reconnect, tls, supply } = options;
   return {
     servers: [...options.servers],
     name: options.name,
@@ -46,7 +63,8 @@ function natsOptions(options: ConnectOptions, auth: DialedAuth, pace: Pace): Con
     pingInterval: options.pingMs ?? 5000,
     maxPingOut: 2,
     maxReconnectAttempts: reconnect.kind === "endless" ? -1 : reconnect.attempts,
-    reconnectDelayHandler: pace.waitMs,
+    reconnectDelayHandler: gate.waitMs,
+    ...(supply === undefined ? {} : { reconnectToServer: gate.dialing }),
     // We count refusals ourselves: nats.js remembers one over later successes.
     ignoreAuthErrorAbort: true,
     noAsyncTraces: true,
@@ -54,27 +72,69 @@ function natsOptions(options: ConnectOptions, auth: DialedAuth, pace: Pace): Con
   };
 }
 
-async function dialFirst(options: ConnectOptions, auth: DialedAuth, pace: Pace): Promise<NatsConnection> {
-  const { reconnect, signal } = options;
+async function dialFirst(options: ConnectOptions, auth: DialedAuth, pace: Pace, gate: Gate): Promise<NatsConnection> {
+  const { reconnect, signal, supply } = options;
   let denials = 0;
   for (;;) {
     if (signal?.aborted === true) throw cancelled(options.name);
     const before = auth.count();
     try {
-      const nc = await connect(natsOptions(options, auth, pace));
+      await supply?.ready(signal);
+      const nc = await connect(natsOptions(options, auth, gate));
       const unfit = unfitness(nc, options, auth);
       if (unfit === undefined) return nc;
       await nc.close();
       throw unfit;
     } catch (thrown) {
-      const error = await explain(thrown, options, auth, auth.count() > before);
+      const reached = auth.count() > before;
+      const error = thrown instanceof CotalError ? thrown : await explain(thrown, options, auth, reached);
       if (error.code === ErrorCode.Unauthenticated) denials += 1;
       pace.failed();
       const last = reconnect.kind === "bounded" && pace.failures() >= reconnect.attempts;
-      if (last || auth.failure() !== undefined || isTerminal(error) || denials >= denialsAllowed(reconnect))
-        throw error;
-      options.onStatus?.({ type: "retrying", failures: pace.failures(), waitMs: pace.waitMs(), error });
+      const cause =
+        supply === undefined ? credentialEnd(error, options, auth, denials) : supplyEnd(error, options, denials);
+      if (cause !== undefined) throw cause;
+      if (last) throw error;
+      if (reached && error.code === ErrorCode.Unauthenticated) supply?.refused();
+      const waitMs = Math.max(pace.waitMs(), supply?.waitMs() ?? 0);
+      options.onStatus?.({ type: "retrying", failures: pace.failures(), waitMs, error });
       await pause(pace.waitMs(), signal);
+    }
+  }
+}
+
+/** What no patience helps, with a credential that is at hand. */
+function credentialEnd(error: CotalError, { reconnect }: ConnectOptions, auth: DialedAuth, denials: number) {
+  const isEnd = auth.failure() !== undefined || isTerminal(error) || denials >= denialsAllowed(reconnect);
+  return isEnd ? error : undefined;
+}
+
+/** The same with one that is fetched. */
+function supplyEnd(error: CotalError, { reconnect, supply }: ConnectOptions, denials: number) {
+  const ended = supply?.ended();
+  if (ended !== undefined) return ended;
+  if (isTerminal(error)) return error;
+  return denials >= Math.max(MIN_SUPPLY_DENIALS, denialsAllowed(reconnect)) ? calloutRefusal(error) : undefined;
+}
+
+/**
+ * Waits, by a connection's policy, until a supply has its first credential. Throws what ended the wait.
+ */
+export async function waitFor(
+  supply: Supply,
+  options: Pick<ConnectOptions, "reconnect" | "signal" | "onStatus" | "name">,
+): Promise<void> {
+  const { reconnect, signal, onStatus, name } = options;
+  for (let failures = 1; ; failures += 1) {
+    if (signal?.aborted === true) throw cancelled(name);
+    try {
+      return await supply.ready(signal);
+    } catch (thrown) {
+      const error = fromNats(thrown);
+      const isLast = reconnect.kind === "bounded" && failures >= reconnect.attempts;
+      if (isLast || supply.ended() !== undefined || error.code === ErrorCode.Cancelled) throw error;
+      // The supply has its own pace: `ready` waits for its next attempt.
+      onStatus?.({ type: "retrying", failures, waitMs: supply.waitMs(), error });
     }
   }
 }

@@ -3,6 +3,7 @@ import type { NatsConnection, ServerInfo, TlsOptions } from "@nats-io/transport-
 import type { CotalError } from "../protocol/base/errors.ts";
 import type { Authenticator } from "./authenticator.ts";
 import type { Version } from "./floor.ts";
+import type { Supply } from "./supply.ts";
 
 export type ReconnectPolicy = {
   readonly baseMs?: number;
@@ -15,11 +16,14 @@ export type ReconnectPolicy = {
 
 export type ConnectionStatus =
   | { readonly type: "up"; readonly server: string; readonly version: string }
-  | { readonly type: "down"; readonly server: string }
+  /** `expired`: the credential came to its end, as it must; the next one is presented. */
+  | { readonly type: "down"; readonly server: string; readonly expired?: true }
   /** A dial failed, and another follows in about `waitMs`. */
   | { readonly type: "retrying"; readonly failures: number; readonly waitMs: number; readonly error?: CotalError }
   /** The broker refused something on this connection: a publish, a subscription, a login. */
   | { readonly type: "refused"; readonly error: CotalError }
+  /** The connection stands, and the credential that is to follow its own can't be had yet. */
+  | { readonly type: "unrenewed"; readonly error: CotalError; readonly waitMs: number }
   | { readonly type: "slow"; readonly subject: string; readonly pending: number }
   | { readonly type: "closed"; readonly error?: CotalError };
 
@@ -27,6 +31,11 @@ export type ConnectOptions = {
   /** `host:port` or `nats://host:port`, `tls://host:port`. */
   readonly servers: readonly string[];
   readonly authenticator?: Authenticator;
+  /**
+   * What makes the credential, where that takes time. It is the connection's from here on: closed at its
+   * end, and when it can't be opened.
+   */
+  readonly supply?: Supply;
   readonly inboxPrefix: string;
   /** Shown by the broker's monitoring. Never a secret. */
   readonly name: string;

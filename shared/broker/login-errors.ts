@@ -24,6 +24,18 @@ const SHORTEST_SUSPECT_BYTES = 512;
 /** Refused credentials in a row that end a connection. */
 export const denialsAllowed = ({ denials, kind }: ReconnectPolicy): number => denials ?? (kind === "endless" ? 3 : 1);
 
+/** A fetched credential is fetched once more: what was refused may have been overtaken meanwhile. */
+export const MIN_SUPPLY_DENIALS = 2;
+
+/** The broker refuses what its maker has just called good. */
+export function calloutRefusal(cause: unknown): CotalError {
+  return new CotalError(ErrorCode.Unauthenticated, "the broker refuses a bearer that the exchange has just made", {
+    outcome: Outcome.NotExecuted,
+    next: "run cotal doctor where the space runs: the reason is in the log of its auth service",
+    cause,
+  });
+}
+
 /** Why a connection that stands must not be used. */
 export function unfitness(nc: NatsConnection, options: ConnectOptions, auth: DialedAuth): CotalError | undefined {
   if (auth.failure() !== undefined) return credentialError(auth.failure());
@@ -60,7 +72,10 @@ function dialError(thrown: unknown, timeoutMs: number): CotalError {
   // A socket that closes during login may reject with `undefined`, or leave nats.js waiting.
   if (thrown === undefined) return unavailable("the broker closed the connection");
   if (thrown instanceof TimeoutError) return unavailable(`no login within ${timeoutMs} ms`);
-  return fromNats(thrown, "connect");
+  const error = fromNats(thrown, "connect");
+  // nats.js has no class for a server that does not begin with INFO: it throws a bare error.
+  const isBare = error.code === ErrorCode.Internal && thrown instanceof Error && !("code" in thrown);
+  return isBare ? unavailable("what answers there is not a nats-server") : error;
 }
 
 /** The named diagnosis of field case 26, if it is the cause. */

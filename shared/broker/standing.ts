@@ -11,17 +11,34 @@ import {
   type NatsConnection,
   PermissionViolationError,
   type Status,
+  UserAuthenticationExpiredError,
 } from "@nats-io/transport-node";
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import type { DialedAuth } from "./authenticator.ts";
 import type { ConnectOptions, Connection, ConnectionStatus } from "./connection.ts";
 import { fromNats } from "./errors.ts";
-import { credentialError, denialsAllowed, isDenial, tooLong, unfitness } from "./login-errors.ts";
+import {
+  MIN_SUPPLY_DENIALS,
+  calloutRefusal,
+  credentialError,
+  denialsAllowed,
+  isDenial,
+  tooLong,
+  unfitness,
+} from "./login-errors.ts";
 import type { Pace } from "./pace.ts";
+import type { Gate, SupplyTrouble } from "./supply.ts";
 
 const DRAIN_TIMEOUT_MS = 5000;
 
-export function keep(nc: NatsConnection, options: ConnectOptions, auth: DialedAuth, pace: Pace): Connection {
+export function keep(
+  nc: NatsConnection,
+  options: ConnectOptions,
+  auth: DialedAuth,
+  pace: Pace,
+  gate: Gate,
+): Connection {
+  const { reconnect, supply } = options;
   let info = nc.info ?? missingInfo();
   let isUp = true;
   let terminal: CotalError | undefined;
@@ -29,6 +46,10 @@ export function keep(nc: NatsConnection, options: ConnectOptions, auth: DialedAu
   /** The dial in progress while down: did the broker refuse its login? */
   let dial: { readonly from: number; denied: boolean } | undefined;
   let diagnosing = false;
+  let expired = false;
+  /** Dials that have been judged. */
+  let settled = auth.count();
+  gate.guard(() => settled === auth.count());
   const waiting = new Set<() => void>();
   const tell = (status: ConnectionStatus): void => options.onStatus?.(status);
   const wake = () => {
@@ -45,20 +66,44 @@ export function keep(nc: NatsConnection, options: ConnectOptions, auth: DialedAu
   const settleDial = async (): Promise<void> => {
     const ended = dial;
     dial = undefined;
-    if (ended === undefined || auth.count() === ended.from) return;
+    if (ended === undefined || auth.count() === ended.from) {
+      settled = auth.count();
+      return;
+    }
     if (auth.failure() !== undefined) {
       tell({ type: "refused", error: credentialError(auth.failure()) });
     } else if (ended.denied) {
       denials += 1;
-      const error = fromNats(new AuthorizationError("denied"), "reconnect");
-      if (denials >= denialsAllowed(options.reconnect)) await fail(error);
-    } else if (!diagnosing) {
-      diagnosing = true;
-      const error = await tooLong(options, auth);
-      diagnosing = false;
+      supply?.refused();
+      const error = deniedTooOften();
       if (error !== undefined) await fail(error);
     }
+    settled = auth.count();
+    if (auth.failure() !== undefined || ended.denied || diagnosing) return;
+    diagnosing = true;
+    const error = await tooLong(options, auth);
+    diagnosing = false;
+    if (error !== undefined) await fail(error);
   };
+
+  const deniedTooOften = (): CotalError | undefined => {
+    const error = fromNats(new AuthorizationError("denied"), "reconnect");
+    if (supply === undefined) return denials >= denialsAllowed(reconnect) ? error : undefined;
+    // Its maker is asked each time, and says when it is over.
+    const most = Math.max(MIN_SUPPLY_DENIALS, denialsAllowed(reconnect));
+    return reconnect.kind === "bounded" && denials >= most ? calloutRefusal(error) : undefined;
+  };
+
+  const onTrouble = ({ error, isFinal, failures, waitMs }: SupplyTrouble): void => {
+    const isLast = !isUp && reconnect.kind === "bounded" && failures >= reconnect.attempts;
+    if (isFinal || isLast) void fail(error);
+    else if (isUp) tell({ type: "unrenewed", error, waitMs });
+    else tell({ type: "retrying", failures, waitMs, error });
+  };
+  supply?.watch(onTrouble);
+  supply?.accepted();
+  const over = supply?.ended();
+  if (over !== undefined) void fail(over);
 
   const onStatus = async (status: Status): Promise<void> => {
     switch (status.type) {
@@ -73,7 +118,8 @@ export function keep(nc: NatsConnection, options: ConnectOptions, auth: DialedAu
         if (!isUp) return settleDial();
         isUp = false;
         pace.down();
-        tell({ type: "down", server: status.server });
+        tell({ type: "down", server: status.server, ...(expired ? { expired } : {}) });
+        expired = false;
         break;
       case "reconnect": {
         if (isUp) return;
@@ -83,13 +129,18 @@ export function keep(nc: NatsConnection, options: ConnectOptions, auth: DialedAu
         isUp = true;
         denials = 0;
         dial = undefined;
+        settled = auth.count();
+        supply?.accepted();
         pace.up();
         tell({ type: "up", server: status.server, version: info.version });
         wake();
         break;
       }
       case "error":
-        if (isDenial(status.error)) {
+        if (supply !== undefined && isUp && status.error instanceof UserAuthenticationExpiredError) {
+          // As it must: the next one is there, or is told of otherwise.
+          expired = true;
+        } else if (isDenial(status.error)) {
           if (dial !== undefined) dial.denied = true;
           tell({ type: "refused", error: fromNats(status.error, "login") });
         } else if (status.error instanceof PermissionViolationError) {
@@ -110,6 +161,7 @@ export function keep(nc: NatsConnection, options: ConnectOptions, auth: DialedAu
   const watched = watch().catch((thrown: unknown) => fail(fromNats(thrown, "a status listener")));
 
   const closed = nc.closed().then(async (error) => {
+    supply?.close();
     await watched;
     isUp = false;
     const cause = terminal ?? (error instanceof Error ? fromNats(error, "the connection") : undefined);

@@ -349,9 +349,9 @@ function closed(channel: string): CotalError {
 
 function notJoined(channel: string, cause: CotalError): CotalError {
   if (cause.code !== ErrorCode.PermissionDenied) return cause;
-  return new CotalError(ErrorCode.PermissionDenied, `this credential may not read ${channel.slice(0, 200)}`, {
+  return new CotalError(ErrorCode.PermissionDenied, `this credential may not read #${channel.slice(0, 200)}`, {
     outcome: Outcome.NotExecuted,
-    next: "join a channel of its read list (cotal channels), or ask the operator for a wider credential",
+    next: "join a channel of its read list, or ask the operator for a wider credential",
     cause,
   });
 }

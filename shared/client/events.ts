@@ -18,8 +18,11 @@ export type Rail = (typeof Rail)[keyof typeof Rail];
 
 export type SessionEvent =
   | { readonly type: "up"; readonly server: string }
-  | { readonly type: "down"; readonly server: string }
+  /** `expired`: the credential came to its end, as it must; the session comes back with the next one. */
+  | { readonly type: "down"; readonly server: string; readonly expired?: true }
   | { readonly type: "retrying"; readonly failures: number; readonly waitMs: number; readonly error?: CotalError }
+  /** The session stands, and the bearer that is to follow its own can't be had yet; it is asked for again. */
+  | { readonly type: "unrenewed"; readonly error: CotalError; readonly waitMs: number }
   /** The broker refused something: a late subscription, a publish, a login. */
   | { readonly type: "refused"; readonly error: CotalError; readonly channel?: string }
   /** A delivery that is never shown: terminated where that is possible, and counted. */

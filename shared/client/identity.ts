@@ -1,5 +1,6 @@
 /**
- * Who a session is: from a credential file, or from the caller's word in an open space.
+ * Who a session is: from a credential file, from the exchange for somebody who signs in
+ * (`user-identity.ts`), or from the caller's word in an open space.
  *
  * Invariants
  * 1. With a static credential the principal is the one its grant names; a differing one in the
@@ -8,7 +9,7 @@
  *    refused: durables, subjects and the inbox of this session belong to the first.
  * 3. The nkey keys nothing but the connection; the inbox prefix comes from the uid (decision H61).
  */
-import type { Authenticator } from "../broker/connect.ts";
+import type { Authenticator, ConnectOptions } from "../broker/connect.ts";
 import { CotalError, ErrorCode, Outcome, badRequest } from "../protocol/base/errors.ts";
 import {
   OPEN_OWNER,
@@ -25,9 +26,11 @@ import { spaceToken } from "../protocol/base/subjects.ts";
 import { roleDurable } from "../protocol/base/names.ts";
 import { checkName } from "../protocol/chat/presence.ts";
 import type { LinkSecret } from "../protocol/chat/join-link.ts";
+import type { Supply } from "../broker/supply.ts";
 import { type Credential, parseCreds, readCredsFile } from "../trust/creds.ts";
+import type { ExchangeAt } from "./exchange.ts";
 
-export type Credentials =
+export type LocalCredentials =
   /** A credential file that `cotal mint` wrote, or its text. */
   | { readonly kind: "static"; readonly file: string }
   | { readonly kind: "static"; readonly text: string }
@@ -37,8 +40,23 @@ export type Credentials =
    */
   | { readonly kind: "open"; readonly actor: string; readonly uid?: string; readonly secret?: LinkSecret };
 
-export type IdentityOptions = {
-  readonly credentials: Credentials;
+/** Somebody who signs in: each connection is made with a short-lived bearer of the exchange (§10). */
+export type UserCredentials = {
+  readonly kind: "user";
+  /** Where the exchange is; a function is asked at each request. */
+  readonly exchange: ExchangeAt | (() => ExchangeAt);
+  /** A token of the space's identity provider; asked for at each exchange, so that it may be renewed. */
+  readonly idToken: () => Promise<string>;
+  readonly actor: string;
+  readonly space: string;
+  /** A closed profile in place of the agent's, if the exchange grants it. */
+  readonly view?: string;
+};
+
+export type Credentials = LocalCredentials | UserCredentials;
+
+export type IdentityOptions<C extends Credentials = Credentials> = {
+  readonly credentials: C;
   readonly space?: string;
   /** The principal that the caller believes to be, dot-form. */
   readonly principal?: string;
@@ -59,16 +77,26 @@ export type Identity = {
   readonly role?: string;
   readonly inboxPrefix: string;
   readonly authenticator?: Authenticator;
+  /** What fetches the bearers of somebody who signs in; the connection's to close. */
+  readonly supply?: Supply;
+  /** The name that the connection must have (decision H61), where the callout looks at it. */
+  readonly connectionName?: string;
   /** The read list of the credential; `undefined` in an open space. Display only. */
   readonly allowSubscribe?: readonly string[];
   readonly allowPublish?: readonly string[];
 };
 
-export function resolveIdentity(options: IdentityOptions, random: RandomBytes): Identity {
+/** An identity that is known without asking anybody. */
+export function resolveIdentity(options: IdentityOptions<LocalCredentials>, random: RandomBytes): Identity {
   const identity =
     options.credentials.kind === "static"
       ? fromCredential(options, options.credentials)
       : fromWord(options, options.credentials, random);
+  return checked(identity, options);
+}
+
+/** The rules that hold for every identity; hands it back. */
+export function checked(identity: Identity, options: Omit<IdentityOptions, "credentials">): Identity {
   if (options.principal !== undefined && options.principal !== identity.id) {
     throw refused(
       `the credential is ${identity.id}'s, and the options say ${options.principal}`,
@@ -78,6 +106,19 @@ export function resolveIdentity(options: IdentityOptions, random: RandomBytes): 
   checkName(identity.name);
   if (identity.role !== undefined) roleDurable(identity.role);
   return identity;
+}
+
+/** What a connection takes from an identity. */
+export function dialedAs(
+  identity: Identity,
+): Pick<ConnectOptions, "inboxPrefix" | "name" | "authenticator" | "supply"> {
+  const { inboxPrefix: prefix, id, connectionName, authenticator, supply } = identity;
+  return {
+    inboxPrefix: prefix,
+    name: connectionName ?? id,
+    ...(authenticator === undefined ? {} : { authenticator }),
+    ...(supply === undefined ? {} : { supply }),
+  };
 }
 
 function fromCredential(options: IdentityOptions, source: Extract<Credentials, { kind: "static" }>): Identity {
@@ -154,6 +195,6 @@ function linkAuthenticator(secret: LinkSecret | undefined): Authenticator | unde
   return secret.kind === "token" ? { token: () => secret.token } : { user: secret.user, pass: () => secret.pass };
 }
 
-function refused(message: string, next: string): CotalError {
+export function refused(message: string, next: string): CotalError {
   return new CotalError(ErrorCode.FailedPrecondition, message, { outcome: Outcome.NotExecuted, next });
 }

@@ -13,7 +13,8 @@
 export { connect } from "./session.ts";
 export type { HistoryOptions, ListenOptions, Me, Sent, Session } from "./session-types.ts";
 export { DEFAULT_LIMITS, type Limits, type SessionOptions } from "./options.ts";
-export type { Credentials } from "./identity.ts";
+export type { Credentials, LocalCredentials, UserCredentials } from "./identity.ts";
+export type { ExchangeAt } from "./exchange.ts";
 export type { Content, MessageOptions } from "./compose.ts";
 export type { AskItem, ChatItem, DmItem, InboxItem } from "./item.ts";
 export type { Handler, Handling, Inbox } from "./inbox.ts";

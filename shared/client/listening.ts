@@ -49,7 +49,7 @@ export type Listening = {
   readonly close: () => void;
 };
 
-const ROLE_WAITS = "role requests stay queued and unshown: nothing serves the take rail of this space yet (§8.1)";
+const ROLE_WAITS = "role requests wait in the queue and are not shown: nothing hands them out in this space yet (§8.1)";
 
 export function createListening(options: ListeningOptions): Listening {
   const { nc, identity, limits, events, mailbox } = options;

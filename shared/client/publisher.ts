@@ -17,6 +17,7 @@ import { fromApi } from "../broker/errors.ts";
 import { CotalError, ErrorCode, Outcome, badRequest } from "../protocol/base/errors.ts";
 import { Header } from "../protocol/base/headers.ts";
 import { type RandomBytes, drawNonce } from "../protocol/base/principals.ts";
+import { DeliveryKind, parseSubject } from "../protocol/base/subjects.ts";
 import type { DenialWatch } from "./denials.ts";
 import { statusOf } from "./wire.ts";
 
@@ -266,10 +267,25 @@ function settled(pending: Map<string, unknown>, idle: Set<() => void>, timeoutMs
 }
 
 function refusedPublish({ subject }: Publication): CotalError {
-  return new CotalError(ErrorCode.PermissionDenied, `this credential may not publish on ${subject.slice(0, 200)}`, {
+  return new CotalError(ErrorCode.PermissionDenied, `this credential may not ${deed(subject).slice(0, 200)}`, {
     outcome: Outcome.NotExecuted,
-    next: "ask the operator for a credential that may post there",
+    next: "ask the operator for a credential that may (cotal mint)",
   });
+}
+
+/** A refused publish in the words of who tried it. */
+function deed(subject: string): string {
+  const split = parseSubject(subject);
+  switch (split?.kind) {
+    case DeliveryKind.Chat:
+      return `post to #${split.rest}`;
+    case DeliveryKind.Inst:
+      return `write to ${split.rest}`;
+    case DeliveryKind.Svc:
+      return `ask the role ${split.rest}`;
+    default:
+      return `publish on ${subject}`;
+  }
 }
 
 function notStored({ stream }: Publication): CotalError {

@@ -74,8 +74,8 @@ export type Room = {
 };
 
 const NO_BACKSTOP: Readonly<Record<Mode, string>> = {
-  auth: "durable backstop unavailable: nothing serves durable joins in this space yet, so this is joined live",
-  open: "durable backstop unavailable: an open space has none, so this is joined live",
+  auth: "durable backstop unavailable: this space keeps no copies for who is away yet; history has what was missed",
+  open: "durable backstop unavailable: an open space keeps no copies for who is away; history has what was missed",
 };
 
 export const GAP = "what was posted here while the connection was down is not shown";

@@ -13,7 +13,7 @@ import { CotalError, ErrorCode, Outcome, toCotalError } from "../protocol/base/e
 import { kvAll, kvKeyOf } from "../protocol/base/broker-subjects.ts";
 import { Header, hasProvenance } from "../protocol/base/headers.ts";
 import { spaceNames } from "../protocol/base/names.ts";
-import { type Principal, parseDotForm } from "../protocol/base/principals.ts";
+import { type Principal, isOwnerToken, parseDotForm } from "../protocol/base/principals.ts";
 import { LIVENESS_WINDOW_MS, type RosterEntry, readPresence } from "../protocol/chat/presence.ts";
 import { type Events, Rail } from "./events.ts";
 import type { Reads } from "./reads.ts";
@@ -44,7 +44,7 @@ export async function readRoster(reads: Reads, events: Events, now: () => number
  */
 export async function resolveWho(who: string, roster: () => Promise<RosterEntry[]>): Promise<Principal> {
   const direct = parseDotForm(who);
-  if (direct !== undefined) return direct;
+  if (direct !== undefined && isOwnerToken(direct.owner)) return direct;
   const named = (await roster()).filter((entry) => entry.name === who);
   const live = named.filter((entry) => entry.live);
   const found = live.length > 0 ? live : named;
@@ -52,7 +52,10 @@ export async function resolveWho(who: string, roster: () => Promise<RosterEntry[
   if (only === undefined) {
     throw new CotalError(ErrorCode.NotFound, `nobody here is called ${JSON.stringify(who.slice(0, 128))}`, {
       outcome: Outcome.NotExecuted,
-      next: "see who is here (cotal who), or write owner.actor, which also reaches somebody away",
+      next:
+        direct === undefined
+          ? "see who is here (cotal who), or write owner.actor, which also reaches somebody away"
+          : `${direct.owner} is no owner token: cotal who shows owner.actor of each, such as u_….${direct.actor}`,
     });
   }
   if (found.length > 1) {

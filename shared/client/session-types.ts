@@ -45,7 +45,7 @@ export type HistoryOptions = {
 };
 
 /** Who a session is. */
-export type Me = Omit<Identity, "authenticator">;
+export type Me = Omit<Identity, "authenticator" | "supply" | "connectionName">;
 
 export type Session = {
   /** Who this session is. */

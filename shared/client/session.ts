@@ -18,7 +18,7 @@ import { type Outgoing, createComposer } from "./compose.ts";
 import { watchDenials } from "./denials.ts";
 import { type Events, createEvents } from "./events.ts";
 import { historyItems } from "./history-items.ts";
-import { type Identity, resolveIdentity } from "./identity.ts";
+import { type Identity, dialedAs } from "./identity.ts";
 import { createReaders } from "./inbox.ts";
 import type { InboxItem } from "./item.ts";
 import { createListening } from "./listening.ts";
@@ -33,27 +33,29 @@ import { type OwnedWatch, readRoster, resolveWho, watchRoster } from "./roster.t
 import { createSeen } from "./seen.ts";
 import type { Sent, Session } from "./session-types.ts";
 import { shutDown } from "./shutdown.ts";
+import { openIdentity } from "./user-identity.ts";
 
 /** Opens a session. Throws a `CotalError`; nothing is published before the identity is settled. */
 export async function connect(options: SessionOptions): Promise<Session> {
   const random = pooledRandom();
   const target = resolveTarget(options);
-  const identity = resolveIdentity(target.identity, random);
   const limits: Limits = { ...DEFAULT_LIMITS, ...options.limits };
   const events = createEvents(options.onEvent);
   let react: ((status: ConnectionStatus) => void) | undefined;
-  const connection = await openConnection({
-    servers: target.servers,
-    inboxPrefix: identity.inboxPrefix,
-    name: identity.id,
-    reconnect: options.reconnect ?? { kind: "endless" },
-    onStatus: (status) => {
+  const dialing = {
+    reconnect: options.reconnect ?? ({ kind: "endless" } as const),
+    onStatus: (status: ConnectionStatus) => {
       tellStatus(events, status);
       react?.(status);
     },
-    ...(identity.authenticator === undefined ? {} : { authenticator: identity.authenticator }),
-    ...(target.tls === undefined ? {} : { tls: target.tls }),
     ...(options.signal === undefined ? {} : { signal: options.signal }),
+  };
+  const identity = await openIdentity(target.identity, random, dialing);
+  const connection = await openConnection({
+    servers: target.servers,
+    ...dialedAs(identity),
+    ...dialing,
+    ...(target.tls === undefined ? {} : { tls: target.tls }),
   });
   try {
     const built = build({ connection, identity, limits, events, options, random, channels: target.channels });
@@ -80,7 +82,7 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
   const { nc, isUp } = connection;
   const { space, principal } = identity;
   // What signs stays here.
-  const { authenticator: _, ...me } = identity;
+  const { authenticator: _, supply: __, connectionName: ___, ...me } = identity;
   const clock = (): number => performance.now();
   const denials = watchDenials(nc);
   const publisher = createPublisher({
@@ -256,7 +258,6 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
 function tellStatus(events: Events, status: ConnectionStatus): void {
   switch (status.type) {
     case "up":
-    case "down":
       return events.tell({ type: status.type, server: status.server });
     case "slow":
       return undefined;

@@ -12,7 +12,7 @@ import { inboxGrant, jsAck, jsApi, kvAll, kvKey } from "../protocol/base/broker-
 import { dlvDurable, dmDurable, roleDurable, spaceNames } from "../protocol/base/names.ts";
 import { dotForm } from "../protocol/base/principals.ts";
 import { Account, type Row, pub, sub } from "./row.ts";
-import { MEMBER_READS, OPERATOR_COMMANDS, ProvisionerCommand } from "./commands.ts";
+import { AuthCommand, MEMBER_READS, OPERATOR_COMMANDS, ProvisionerCommand } from "./commands.ts";
 
 /** Who holds a credential, and the inbox it was minted with. */
 export type HolderScope = {
@@ -39,9 +39,14 @@ function callerRows(scope: HolderScope): Row[] {
   ];
 }
 
-function commandRows(scope: HolderScope, commands: readonly string[], why: string): Row[] {
+function commandRows(
+  scope: HolderScope,
+  commands: readonly string[],
+  why: string,
+  endpoint: EndpointName = EndpointName.Provisioner,
+): Row[] {
   const ep = endpointSubjects(scope.space);
-  return commands.map((command) => pub(front, ep.oneGrant(EndpointName.Provisioner, command, scope.holder), why));
+  return commands.map((command) => pub(front, ep.oneGrant(endpoint, command, scope.holder), why));
 }
 
 /** Pull and ack of one durable of the holder's own; never create, info or delete. */
@@ -103,7 +108,11 @@ export function adminRows(scope: HolderScope): Row[] {
 }
 
 export function operatorRows(scope: HolderScope): Row[] {
-  return [...callerRows(scope), ...commandRows(scope, OPERATOR_COMMANDS, "supplement F, operator")];
+  return [
+    ...callerRows(scope),
+    ...commandRows(scope, OPERATOR_COMMANDS, "supplement F, operator"),
+    ...commandRows(scope, Object.values(AuthCommand), "supplement F, operator, actor ledger", EndpointName.Auth),
+  ];
 }
 
 export function channelWriterRows(scope: HolderScope): Row[] {

@@ -23,6 +23,15 @@ export const ProvisionerCommand = {
 } as const;
 export type ProvisionerCommand = (typeof ProvisionerCommand)[keyof typeof ProvisionerCommand];
 
+/** Served by the auth service: the actor ledger (§10). */
+export const AuthCommand = {
+  ActorGrant: "actor-grant",
+  ActorNarrow: "actor-narrow",
+  ActorRevoke: "actor-revoke",
+  ActorList: "actor-list",
+} as const;
+export type AuthCommand = (typeof AuthCommand)[keyof typeof AuthCommand];
+
 /** Mediated reads that every member of a space may ask for; each is cut to the caller's ACL. */
 export const MEMBER_READS: readonly ProvisionerCommand[] = [
   ProvisionerCommand.Space,

@@ -9,7 +9,8 @@ import { inboxGrant, jsApi, kvKey, sys } from "../protocol/base/broker-subjects.
 import { type BucketKey, bucketStream, dlvDurable, dmDurable, spaceNames } from "../protocol/base/names.ts";
 import type { Principal } from "../protocol/base/principals.ts";
 import { ledgerKey } from "../protocol/ledger/rows.ts";
-import { ProvisionerCommand } from "./commands.ts";
+import { actorKey } from "../protocol/ledger/actor-rows.ts";
+import { AuthCommand, ProvisionerCommand } from "./commands.ts";
 import type { HolderScope } from "./client-profiles.ts";
 import { Account, type Row, pub, queueSub, sub } from "./row.ts";
 
@@ -19,10 +20,25 @@ export type ServeScope = HolderScope & { readonly instanceId: string; readonly e
 /** The one lifecycle a deprovisioner may clean up (§13.1 teardown credentials). */
 export type TargetScope = HolderScope & { readonly target: { readonly principal: Principal; readonly uid: string } };
 
-const { Front: front, Store: store } = Account;
+const { Front: front, Store: store, Auth: auth } = Account;
+
+/** Queue group of the responders of one auth account: they share the requests (§10). */
+export const CALLOUT_QUEUE = "callout";
 
 function inbox(account: Account, scope: HolderScope): Row {
   return sub(account, inboxGrant(scope.holder.uid, scope.inboxNonce), "§9 item 1");
+}
+
+/** An endpoint's own rails: each command, through its queue or to this instance, and derived replies. */
+function serveRows(scope: ServeScope, own: EndpointName, commands: readonly string[]): Row[] {
+  const ep = endpointSubjects(scope.space);
+  return [
+    ...[...commands, "describe"].flatMap((command) => [
+      queueSub(front, ep.serveOne(own, command), endpointToken(own), "§13.9 serve, class rail"),
+      sub(front, ep.serveInst(own, scope.instanceId, command), "§13.9 serve, own instance"),
+    ]),
+    pub(front, ep.serveReply(own, scope.instanceId, scope.epoch), "§13.9 serve, derived replies"),
+  ];
 }
 
 /** Buckets the provisioner reads by key or page. */
@@ -33,17 +49,10 @@ const WRITE_BUCKETS: readonly BucketKey[] = ["channels", "acl", "leases"];
 
 export function provisionerRows(scope: ServeScope): Row[] {
   const names = spaceNames(scope.space);
-  const ep = endpointSubjects(scope.space);
   const streams = [...Object.values(names).filter((name) => typeof name === "string"), ...allBuckets(scope.space)];
-  const commands = [...Object.values(ProvisionerCommand), "describe"];
-  const own = EndpointName.Provisioner;
   return [
     inbox(front, scope),
-    ...commands.flatMap((command) => [
-      queueSub(front, ep.serveOne(own, command), endpointToken(own), "§13.9 serve, class rail"),
-      sub(front, ep.serveInst(own, scope.instanceId, command), "§13.9 serve, own instance"),
-    ]),
-    pub(front, ep.serveReply(own, scope.instanceId, scope.epoch), "§13.9 serve, derived replies"),
+    ...serveRows(scope, EndpointName.Provisioner, Object.values(ProvisionerCommand)),
     inbox(store, scope),
     pub(store, jsApi.info, "account limits, for the check of a space"),
     ...streams.flatMap((stream) => [
@@ -87,6 +96,49 @@ export function ledgerRows(scope: HolderScope): Row[] {
       pub(store, kvKey(bucket.records, `${family}.>`), "§13.1 reservation, head, frontier"),
     ),
   ];
+}
+
+/** Answers the broker's questions about who may come in (§10). It answers each once and says nothing else. */
+export function authCalloutRows(scope: HolderScope): Row[] {
+  return [inbox(auth, scope), queueSub(auth, sys.userAuth, CALLOUT_QUEUE, "§10 callout, shared by its responders")];
+}
+
+/** Families of the auth and records buckets that the auth service writes (§10, §13.1, decision H45). */
+const AUTH_FAMILIES = ["gate", "cred", "stage", "actor", "natkey"] as const;
+const RECORD_FAMILIES = ["uid", "lifecycle", "frontier"] as const;
+
+/** The auth service in the store: its ledger, and what a new lifecycle needs before anybody may use it. */
+export function authLedgerRows(scope: HolderScope): Row[] {
+  const names = spaceNames(scope.space);
+  const { bucket } = names;
+  const stores = [bucket.auth, bucket.records, bucket.acl].map(bucketStream);
+  const durables = [names.dm, names.dlv, names.task];
+  return [
+    inbox(store, scope),
+    ...stores.flatMap((stream) => [
+      pub(store, jsApi.streamInfo(stream), "supplement H, shape proof"),
+      pub(store, jsApi.messageGet(stream), "§13.9 leader reads"),
+    ]),
+    pub(store, kvKey(bucket.auth, actorKey.plane), "supplement I, the plane's claim"),
+    pub(store, sys.ownConnections, "supplement I, is the holder of the claim connected"),
+    ...AUTH_FAMILIES.map((family) => pub(store, kvKey(bucket.auth, `${family}.>`), "§10 and §13.1 ledger rows")),
+    ...RECORD_FAMILIES.map((family) =>
+      pub(store, kvKey(bucket.records, `${family}.>`), "§13.1 reservation, head, frontier"),
+    ),
+    pub(store, kvKey(bucket.acl, ">"), "read ACL of each lifecycle (H34)"),
+    ...[names.chat, ...durables].map((stream) =>
+      pub(store, jsApi.streamInfo(stream), "§8 where an inbox begins, §13.1 where a lifecycle ended"),
+    ),
+    ...durables.flatMap((stream) => [
+      pub(store, `${jsApi.consumerCreate(stream, "*")}.>`, "§8 durables per lifecycle and role"),
+      pub(store, jsApi.consumerInfo(stream, "*"), "§8 durables, shape proof"),
+    ]),
+  ];
+}
+
+/** The auth service in front: it serves the commands of the actor ledger. */
+export function authServerRows(scope: ServeScope): Row[] {
+  return [inbox(front, scope), ...serveRows(scope, EndpointName.Auth, Object.values(AuthCommand))];
 }
 
 /** Removes what one ended lifecycle left, by exact names: it can't touch a successor. */

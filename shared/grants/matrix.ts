@@ -20,6 +20,9 @@ import {
 import {
   type ServeScope,
   type TargetScope,
+  authCalloutRows,
+  authLedgerRows,
+  authServerRows,
   deprovisionerRows,
   ledgerRows,
   provisionerRows,
@@ -39,11 +42,13 @@ type Built<Scope> = {
   /** Untrusted profiles are the ones that the probes attack with (decision H50). */
   readonly trusted: boolean;
   readonly lifeSeconds: number;
+  /** It may answer each message that it receives once, within this time, wherever the answer goes. */
+  readonly answersWithinSeconds?: number;
   readonly rows: (scope: Scope) => Row[];
 };
 type Unbuilt = { readonly state: "unbuilt"; readonly summary: string };
 
-const { Front, Store, System } = Account;
+const { Front, Store, Auth, System } = Account;
 
 const built = <Scope>(profile: Omit<Built<Scope>, "state">): Built<Scope> => ({ state: "built", ...profile });
 const unbuilt = (summary: string): Unbuilt => ({ state: "unbuilt", summary });
@@ -104,6 +109,28 @@ export const PROFILES = {
     trusted: true,
     lifeSeconds: Life.Host,
     rows: ledgerRows,
+  }),
+  "auth-callout": built<HolderScope>({
+    summary: "answers the broker's questions about who may come in",
+    accounts: [Auth],
+    trusted: true,
+    lifeSeconds: Life.Host,
+    answersWithinSeconds: 10,
+    rows: authCalloutRows,
+  }),
+  "auth-ledger": built<HolderScope>({
+    summary: "the auth service's ledger: actors, lifecycles, credentials, read ACLs, durables of new lifecycles",
+    accounts: [Store],
+    trusted: true,
+    lifeSeconds: Life.Host,
+    rows: authLedgerRows,
+  }),
+  "auth-server": built<ServeScope>({
+    summary: "serves the commands of the actor ledger",
+    accounts: [Front],
+    trusted: true,
+    lifeSeconds: Life.Host,
+    rows: authServerRows,
   }),
   deprovisioner: built<TargetScope>({
     summary: "removes what one ended lifecycle left, by exact names",

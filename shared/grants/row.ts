@@ -6,7 +6,7 @@
  */
 
 /** The broker account in which a row holds (decision H60). */
-export const Account = { Front: "front", Store: "store", System: "system" } as const;
+export const Account = { Front: "front", Store: "store", Auth: "auth", System: "system" } as const;
 export type Account = (typeof Account)[keyof typeof Account];
 
 export type Row =

@@ -160,27 +160,52 @@ export type CredentialEntry = {
   readonly expires: number;
 };
 
+/** Rounds of an entry that loses its CAS to others of the same lifecycle. */
+const ENTRY_ROUNDS = 8;
+
 /**
  * Enters one root credential: row, then the gate touched at its observed revision, then the head
- * stamped (§10). A frozen gate, or one that moves meanwhile, refuses: nothing may leave.
+ * stamped (§10). A frozen gate, or one that is frozen meanwhile, refuses: nothing may leave, and the row
+ * that this entry wrote is revoked again. Several entries of one lifecycle may run at once.
  */
 export async function enterCredential(store: LedgerStore, entry: CredentialEntry): Promise<void> {
+  const wrote = { row: false };
+  for (let round = 1; ; round += 1) {
+    try {
+      return await enterOnce(store, entry, wrote);
+    } catch (error) {
+      if (!isConflict(error) || round === ENTRY_ROUNDS) throw error;
+    }
+  }
+}
+
+async function enterOnce(store: LedgerStore, entry: CredentialEntry, wrote: { row: boolean }): Promise<void> {
   const gateKey = ledgerKey.gate(entry.uid);
-  const gate = await readRow(store, "auth", gateKey, GateRow);
-  if (gate?.value.state !== "open") throw notCurrent(entry.principal, "its issuance gate is not open");
-  const row = await createOrRead(store, "auth", ledgerKey.cred(entry.uid, entry.credentialId), CredentialRow, {
+  const rowKey = ledgerKey.cred(entry.uid, entry.credentialId);
+  const [gate, found] = await Promise.all([
+    readRow(store, "auth", gateKey, GateRow),
+    readRow(store, "auth", rowKey, CredentialRow),
+  ]);
+  if (gate?.value.state !== "open") {
+    if (wrote.row) await withdraw(store, rowKey);
+    throw notCurrent(entry.principal, "its issuance gate is not open");
+  }
+  const row: CredentialRow = {
     credentialId: entry.credentialId,
     holderPrincipal: dotForm(entry.principal),
     lifecycleUid: entry.uid,
     sourceChain: ["root"],
     state: "active",
     exp: entry.expires,
-  });
-  if (row.value.state !== "active") throw notCurrent(entry.principal, "the credential is revoked");
-  if (row.value.exp < entry.expires) {
-    const key = ledgerKey.cred(entry.uid, entry.credentialId);
-    await store.cas("auth", key, { ...row.value, exp: entry.expires }, row.revision);
+  };
+  if (found === undefined) await store.create("auth", rowKey, row);
+  else if (found.value.state !== "active") throw notCurrent(entry.principal, "the credential is revoked");
+  else if (found.value.holderPrincipal !== row.holderPrincipal)
+    throw conflict("the credential's row names another holder");
+  else if (found.value.exp < entry.expires) {
+    await store.cas("auth", rowKey, { ...found.value, exp: entry.expires }, found.revision);
   }
+  wrote.row ||= found === undefined || found.value.exp < entry.expires;
   await store.cas("auth", gateKey, gate.value, gate.revision);
   const headKey = ledgerKey.head(entry.principal);
   const head = await readRow(store, "records", headKey, HeadRow);
@@ -189,6 +214,15 @@ export async function enterCredential(store: LedgerStore, entry: CredentialEntry
   }
   if (head.value.currentCredentialId === entry.credentialId) return;
   await store.cas("records", headKey, { ...head.value, currentCredentialId: entry.credentialId }, head.revision);
+}
+
+/** The loser's own row (§13.1 mint protocol). Whoever moved it meanwhile had his own reason. */
+async function withdraw(store: LedgerStore, key: string): Promise<void> {
+  const row = await readRow(store, "auth", key, CredentialRow);
+  if (row?.value.state !== "active") return;
+  await store.cas("auth", key, { ...row.value, state: "revoked" }, row.revision).catch((error: unknown) => {
+    if (!isConflict(error)) throw error;
+  });
 }
 
 function isConflict(error: unknown): boolean {

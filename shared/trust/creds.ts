@@ -12,6 +12,7 @@ import { type CredentialView, readUserJwt } from "./jwt.ts";
 const JWT_BLOCK = /-{3,}BEGIN NATS USER JWT-{3,}\s+(\S+)\s+-{3,}END NATS USER JWT-{3,}/;
 const SEED_BLOCK = /-{3,}BEGIN USER NKEY SEED-{3,}\s+(\S+)\s+-{3,}END USER NKEY SEED-{3,}/;
 const MAX_FILE = 64 * 1024;
+const USE_A_MINTED_ONE = "use the file that cotal mint wrote";
 
 /** Text of a credential file. */
 export function formatCreds(jwt: string, key: SigningKey): string {
@@ -41,11 +42,13 @@ export function parseCreds(text: string): Credential {
   const jwt = JWT_BLOCK.exec(text)?.[1];
   const seed = SEED_BLOCK.exec(text)?.[1];
   if (jwt === undefined || seed === undefined) {
-    throw badRequest("this is no credential file", "use the file that cotal mint wrote");
+    throw badRequest("this is no credential file", USE_A_MINTED_ONE);
   }
   const key = keyFromSeed(seed);
   const view = readUserJwt(jwt);
-  if (view.userKey !== key.publicKey) throw badRequest("the file's JWT and seed do not belong together");
+  if (view.userKey !== key.publicKey) {
+    throw badRequest("the file's JWT and seed do not belong together", USE_A_MINTED_ONE);
+  }
   return { view, jwt, sign: key.sign };
 }
 
@@ -60,6 +63,12 @@ export function readCredsFile(path: string): Credential {
       cause,
     });
   }
-  if (text.length > MAX_FILE) throw badRequest(`${path} is too large to be a credential file`);
-  return parseCreds(text);
+  if (text.length > MAX_FILE) throw badRequest(`${path} is too large to be a credential file`, USE_A_MINTED_ONE);
+  try {
+    return parseCreds(text);
+  } catch (thrown) {
+    // Which file, when several are at hand; never a word of what it holds.
+    if (!(thrown instanceof CotalError)) throw thrown;
+    throw badRequest(`${path}: ${thrown.message}`, thrown.next ?? USE_A_MINTED_ONE);
+  }
 }

@@ -16,6 +16,7 @@
 import { randomBytes } from "node:crypto";
 import { chmodSync, existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import { type KeyKind, type SigningKey, keyFromSeed, newKey } from "./keys.ts";
 
 /** Paths of a state folder. */
@@ -87,7 +88,28 @@ function stage(path: string, text: string): string {
 
 /** A key kept in a file: drawn at first use, then always the same. */
 export function keptKey(path: string, kind: KeyKind): SigningKey {
-  return keyFromSeed(createPrivate(path, () => newKey(kind).seedText()));
+  return parsed(
+    path,
+    createPrivate(path, () => newKey(kind).seedText()),
+    keyFromSeed,
+  );
+}
+
+/** A file of this folder, parsed. Throws `failed-precondition` for one that is wrong. */
+export function readKept<T>(path: string, parse: (text: string) => T): T {
+  return parsed(path, readFileSync(path, "utf8"), parse);
+}
+
+/** A wrong file is named and never quoted, by its cause neither. */
+function parsed<T>(path: string, text: string, parse: (text: string) => T): T {
+  try {
+    return parse(text);
+  } catch {
+    throw new CotalError(ErrorCode.FailedPrecondition, `${path} does not hold what it should`, {
+      outcome: Outcome.NotExecuted,
+      next: "put back that file from a backup",
+    });
+  }
 }
 
 /** 32 random bytes kept in a file as hex. */

@@ -5,19 +5,22 @@
  * 1. Nothing is minted but a built profile's rows, gated by size (`shared/grants/`).
  * 2. The JWT's `name` is the holder's principal: it is what the broker's connection view shows.
  * 3. Limits stand in every JWT (decision H67); no credential lives for ever.
+ * 4. Signed natively and without waiting: the callout mints one for each connection.
  */
-import { decode, encodeUser } from "@nats-io/jwt";
+import { decode } from "@nats-io/jwt";
 import { z } from "zod";
 import type { Account } from "../grants/row.ts";
 import { type BuiltProfile, PROFILES, type ScopeOf, isBuilt, profileRows } from "../grants/matrix.ts";
 import { checkJwtSize } from "../grants/gates.ts";
 import { type Permissions, permissionsOf } from "../grants/permissions.ts";
-import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
+import { CotalError, ErrorCode, Outcome, badRequest } from "../protocol/base/errors.ts";
+import { USER_NKEY } from "../protocol/base/grammar.ts";
 import { type Principal, connId, dotForm, parseDotForm } from "../protocol/base/principals.ts";
 import { isChannelPattern } from "../protocol/base/channels.ts";
 import { spaceSubjects } from "../protocol/base/subjects.ts";
 import type { ConnectionLimits } from "../protocol/chat/space-settings.ts";
-import type { SigningKey } from "./keys.ts";
+import { type SigningKey, isPublicKey } from "./keys.ts";
+import { signedJwt } from "./nats-jwt.ts";
 
 export type MintRequest<Name extends BuiltProfile> = {
   readonly profile: Name;
@@ -31,6 +34,8 @@ export type MintRequest<Name extends BuiltProfile> = {
   readonly userKey: string;
   /** Unix seconds. */
   readonly expires: number;
+  /** Unix seconds; now, if not given. */
+  readonly issued?: number;
   readonly limits: ConnectionLimits;
   /** Display name, shown in presence. */
   readonly name?: string;
@@ -53,6 +58,7 @@ export async function mintUser<Name extends BuiltProfile>(request: MintRequest<N
       outcome: Outcome.NotExecuted,
     });
   }
+  if (!isPublicKey(USER_NKEY, request.userKey)) throw badRequest("a user JWT is made out to a public user key");
   const permissions = permissionsOf(profileRows(request.profile, request.scope), request.account);
   const { holder, inboxNonce, space } = request.scope;
   const tags = [
@@ -63,21 +69,26 @@ export async function mintUser<Name extends BuiltProfile>(request: MintRequest<N
     ...("role" in request.scope && request.scope.role !== undefined ? [`role:${request.scope.role}`] : []),
     ...(request.name === undefined ? [] : [`name:${Buffer.from(request.name).toString("hex")}`]),
   ];
-  const jwt = await encodeUser(
-    dotForm(holder.principal),
-    request.userKey,
-    request.signer.pair,
+  const jwt = signedJwt(
     {
-      pub: permissions.pub,
-      sub: permissions.sub,
-      subs: request.limits.subs,
-      payload: request.limits.payload,
-      data: -1,
-      bearer_token: false,
-      issuer_account: request.accountKey,
-      tags,
+      sub: request.userKey,
+      // The stock library's own; a broker with accounts does not look at it.
+      aud: "NATS",
+      name: dotForm(holder.principal),
+      iat: request.issued ?? Math.floor(Date.now() / 1000),
+      exp: request.expires,
+      nats: {
+        ...granted(permissions, profile),
+        subs: request.limits.subs,
+        payload: request.limits.payload,
+        data: -1,
+        bearer_token: false,
+        issuer_account: request.accountKey,
+        tags,
+        type: "user",
+      },
     },
-    { exp: request.expires },
+    request.signer,
   );
   const { scope } = request;
   checkJwtSize(jwt, permissions, [
@@ -85,6 +96,17 @@ export async function mintUser<Name extends BuiltProfile>(request: MintRequest<N
     ...("allowPublish" in scope ? scope.allowPublish : []),
   ]);
   return { jwt, permissions };
+}
+
+/**
+ * A profile that answers, and publishes nothing else, has no publish side: what the broker allows it is
+ * its answers, and the deny of everything beside it would refuse those too (measured).
+ */
+function granted(permissions: Permissions, profile: { readonly answersWithinSeconds?: number }): object {
+  const { answersWithinSeconds: seconds } = profile;
+  if (seconds === undefined) return permissions;
+  const { pub, sub } = permissions;
+  return { ...(pub.allow.length === 0 ? {} : { pub }), sub, resp: { max: 1, ttl: seconds * 1_000_000_000 } };
 }
 
 /** What a credential says about its holder. Display and addressing; the broker is the boundary. */

@@ -72,19 +72,21 @@ export function signedJwt(claims: Claims, signer: SigningKey): string {
   return `${text}.${base64url(signer.sign(Buffer.from(text)))}`;
 }
 
-function base64url(bytes: Uint8Array): string {
+/** Base64url without padding. */
+export function base64url(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64url");
 }
 
 /** Node reads what it can; only what it would write itself counts. */
-function fromBase64url(text: string): Buffer | undefined {
+export function fromBase64url(text: string): Buffer | undefined {
   const bytes = Buffer.from(text, "base64url");
   return base64url(bytes) === text ? bytes : undefined;
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-function jsonObject(part: string): Readonly<Record<string, unknown>> | undefined {
+/** A part of a JWT that is a JSON object; `undefined` for anything else. */
+export function jsonObject(part: string): Readonly<Record<string, unknown>> | undefined {
   const bytes = fromBase64url(part);
   if (bytes === undefined) return undefined;
   try {

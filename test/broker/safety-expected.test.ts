@@ -12,6 +12,9 @@ import { type Probe, createProber } from "../support/probe.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 import { admin } from "./expected/admin.ts";
 import { SCOPE, agent } from "./expected/agent.ts";
+import { authCallout } from "./expected/auth-callout.ts";
+import { authLedger } from "./expected/auth-ledger.ts";
+import { authServer } from "./expected/auth-server.ts";
 import { channelWriter } from "./expected/channel-writer.ts";
 import { deprovisioner } from "./expected/deprovisioner.ts";
 import { type Expected, type Line, type Person, type Who } from "./expected/kit.ts";
@@ -142,6 +145,17 @@ describe("daemons, each with one function", () => {
       space: "lab",
     });
     await expectHeld(credential, only(ledger(who(credential, "lab"))));
+  });
+
+  test("W9.14 W10.03 PF.01 auth-callout, auth-ledger and auth-server: one service, three credentials", async () => {
+    const scope = { ...freshHolder(OWNER, "auth"), space: "lab" };
+    const callout = await daemonCredential(space, "auth-callout", "auth", scope);
+    await expectHeld(callout, only(authCallout(who(callout, "lab"))));
+    const ledgerOwn = await daemonCredential(space, "auth-ledger", "store", scope);
+    await expectHeld(ledgerOwn, only(authLedger(who(ledgerOwn, "lab"))));
+    const served = { ...scope, instanceId: scope.holder.uid, epoch: EPOCH };
+    const server = await daemonCredential(space, "auth-server", "front", served);
+    await expectHeld(server, only(authServer(who(server, "lab"))));
   });
 
   test("W9.14 PF.01 deprovisioner", async () => {

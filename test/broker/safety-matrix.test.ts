@@ -86,6 +86,11 @@ async function held(profile: BuiltProfile): Promise<Held[]> {
       return daemon("provisioner", { ...lab, instanceId: lab.holder.uid, epoch: EPOCH });
     case "ledger":
       return daemon("ledger", lab);
+    case "auth-callout":
+    case "auth-ledger":
+      return daemon(profile, lab);
+    case "auth-server":
+      return daemon("auth-server", { ...lab, instanceId: lab.holder.uid, epoch: EPOCH });
     case "deprovisioner": {
       const {
         owner,

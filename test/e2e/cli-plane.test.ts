@@ -161,9 +161,12 @@ describe("what is refused", () => {
     await rig.expectNothingLeft();
   });
 
-  test("auth mode user: unimplemented, with what to use", async () => {
+  test("a state keeps the mode it was made with: one that mints does not turn into one that is signed in to", async () => {
+    await cli(rig.up("--detach"));
+    await rig.plane.run("down");
     const ran = await cli(rig.up("--auth", "user", "--json"));
-    expect([ran.code, ran.items()[0]]).toMatchObject([1, { code: "unimplemented", next: "use --auth static" }]);
+    expect([ran.code, ran.items()[0]?.["code"]]).toEqual([1, "failed-precondition"]);
+    await rig.expectNothingLeft();
   });
 
   test("an authenticated state is never opened by a flag", async () => {

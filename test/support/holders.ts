@@ -34,6 +34,10 @@ export function accountKeys(space: TestSpace, name: string, account: Account): A
       signer: keptKey(paths.systemSigner, "account"),
     };
   }
+  if (account === "auth") {
+    const own = keptKey(join(paths.spaceTrust(name), "auth.nk"), "account");
+    return { accountKey: own.publicKey, signer: own };
+  }
   const file = account === "front" ? ProvisionerFile.FrontSigner : ProvisionerFile.StoreSigner;
   return {
     accountKey: keptKey(join(paths.spaceTrust(name), `${account}.nk`), "account").publicKey,

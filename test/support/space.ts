@@ -26,7 +26,8 @@ const ROOT = join(import.meta.dirname, "..", "..");
 const run = promisify(execFile);
 
 export type SpaceOptions = {
-  readonly auth?: "static" | "open";
+  /** `user`: people sign in; `auth-service.ts` starts what they sign in to. */
+  readonly auth?: "static" | "user" | "open";
   readonly spaces?: readonly string[];
 };
 
@@ -44,7 +45,13 @@ export type MintOptions = {
 /** A minted credential: its file's text, and what connects with it. */
 export type Minted = { readonly text: string } & Credential;
 
-export type CallOptions = { readonly space?: string; readonly as?: Credential; readonly deadlineMs?: number };
+export type CallOptions = {
+  readonly space?: string;
+  readonly as?: Credential;
+  readonly deadlineMs?: number;
+  /** The provisioner, unless told otherwise. */
+  readonly endpoint?: EndpointName;
+};
 
 export type TestSpace = {
   readonly state: string;
@@ -54,7 +61,7 @@ export type TestSpace = {
   /** The operator's own credential of a space. */
   readonly operator: (space?: string) => Credential;
   readonly mint: (options: MintOptions) => Promise<Minted>;
-  /** Calls the provisioner, as the operator unless told otherwise. */
+  /** Calls an endpoint, as the operator unless told otherwise. */
   readonly call: (command: string, args: unknown, options?: CallOptions) => Promise<unknown>;
   /** A plain connection with this credential; closed at `stop`. */
   readonly connect: (credential: Credential) => Promise<NatsConnection>;
@@ -63,6 +70,8 @@ export type TestSpace = {
   readonly connectOpen: () => Promise<NatsConnection>;
   /** Everything of the store account, for looking: a test's own user, unlike any profile. */
   readonly store: (space?: string) => Promise<NatsConnection>;
+  /** The same, for a test that ends it. */
+  readonly openStore: (space?: string) => Promise<Connection>;
   /** Adds a space to the running broker; resolves once it is served. */
   readonly addSpace: (space: string) => Promise<void>;
   /** Runs the trust program; its answer as an object. */
@@ -84,7 +93,8 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
     auth === "open"
       ? await startBroker()
       : await startBroker({ configFile: async (port) => brokerConfig(trust, port) });
-  if (auth === "static") for (const space of spaces) await trust("space", "--space", space, "--server", broker.url);
+  const addTrust = (space: string) => trust("space", "--space", space, "--server", broker.url, "--auth", auth);
+  if (auth !== "open") for (const space of spaces) await addTrust(space);
 
   const opened: Connection[] = [];
   const open = async (credential: Credential): Promise<Connection> => {
@@ -130,7 +140,7 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
   const call: TestSpace["call"] = async (
     command,
     args,
-    { space = spaces[0] ?? "main", as, deadlineMs = 10_000 } = {},
+    { space = spaces[0] ?? "main", as, deadlineMs = 10_000, endpoint = EndpointName.Provisioner } = {},
   ) => {
     const credential = auth === "open" ? undefined : (as ?? operator(space));
     const key = credential?.jwt ?? space;
@@ -150,7 +160,24 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
       denials: watchDenials(connection.nc),
       random: randomBytes,
     });
-    return (await ask(EndpointName.Provisioner, command, args, { deadlineMs })).data;
+    return (await ask(endpoint, command, args, { deadlineMs })).data;
+  };
+
+  const openStore = async (space = spaces[0] ?? "main"): Promise<Connection> => {
+    if (auth === "open") return openPlain();
+    const signer = keptKey(join(paths.provisioner(space), ProvisionerFile.StoreSigner), "account");
+    const account = keptKey(join(paths.spaceTrust(space), "store.nk"), "account");
+    const user = newKey("user");
+    const jwt = await encodeUser("looker", user.publicKey, signer.pair, { issuer_account: account.publicKey });
+    const connection = await openConnection({
+      servers: [broker.url],
+      authenticator: { jwt: () => jwt, sign: user.sign },
+      inboxPrefix: inboxPrefix(drawLifecycleUid(randomBytes), drawNonce(randomBytes)),
+      name: "test store",
+      reconnect: { kind: "endless" },
+    });
+    opened.push(connection);
+    return connection;
   };
 
   return {
@@ -182,24 +209,10 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
     connect,
     open,
     connectOpen: async () => (await openPlain()).nc,
-    store: async (space = spaces[0] ?? "main") => {
-      if (auth === "open") return (await openPlain()).nc;
-      const signer = keptKey(join(paths.provisioner(space), ProvisionerFile.StoreSigner), "account");
-      const account = keptKey(join(paths.spaceTrust(space), "store.nk"), "account");
-      const user = newKey("user");
-      const jwt = await encodeUser("looker", user.publicKey, signer.pair, { issuer_account: account.publicKey });
-      const connection = await openConnection({
-        servers: [broker.url],
-        authenticator: { jwt: () => jwt, sign: user.sign },
-        inboxPrefix: inboxPrefix(drawLifecycleUid(randomBytes), drawNonce(randomBytes)),
-        name: "test store",
-        reconnect: { kind: "endless" },
-      });
-      opened.push(connection);
-      return connection.nc;
-    },
+    store: async (space) => (await openStore(space)).nc,
+    openStore,
     addSpace: async (space) => {
-      await trust("space", "--space", space, "--server", broker.url);
+      await addTrust(space);
       await served(() => call("space", {}, { space, deadlineMs: 1000 }));
     },
     trust,
@@ -229,7 +242,7 @@ async function brokerConfig(trust: TestSpace["trust"], port: number): Promise<st
   return String((await trust("init", "--host", "127.0.0.1", ...ports))["config"]);
 }
 
-function startDaemon(state: string, url: string, auth: "static" | "open", spaces: readonly string[]) {
+function startDaemon(state: string, url: string, auth: SpaceOptions["auth"], spaces: readonly string[]) {
   const lines: string[] = [];
   const daemon = spawn(process.execPath, [join(ROOT, "services", "provisioner", "main.ts")], {
     env: {

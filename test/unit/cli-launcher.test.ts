@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { childEnv } from "../../launcher/child-env.ts";
 import { planeStatus, stopPlane } from "../../launcher/control.ts";
-import { takeLock } from "../../launcher/lock.ts";
+import { isLocked, takeLock } from "../../launcher/lock.ts";
 import { lastLines, openLogFile } from "../../launcher/log-file.ts";
 import { type PlaneRecord, livePlane, readPlane, writePlane } from "../../launcher/plane-record.ts";
 import { endProcess, identify, isAlive, ownIdentity, signalProcess } from "../../launcher/process-identity.ts";
@@ -158,6 +158,52 @@ describe("what lies on disk", () => {
     } finally {
       rmSync(other, { recursive: true, force: true });
     }
+  });
+
+  test("one name of ours among others proves nothing: the root of a machine has a run folder too", () => {
+    const other = mkdtempSync(join(tmpdir(), "cotal-other-"));
+    try {
+      for (const name of ["run", "etc", "home"]) mkdirSync(join(other, name));
+      chmodSync(other, 0o755);
+      expect(refusal(() => prepareState(other)).code).toBe("failed-precondition");
+      expect([other, join(other, "run")].map((path) => statSync(path).mode & 0o777)).toEqual([0o755, 0o755]);
+    } finally {
+      rmSync(other, { recursive: true, force: true });
+    }
+  });
+
+  test("a disk of its own is a state folder, and so is one that holds a credential besides", () => {
+    const disk = mkdtempSync(join(tmpdir(), "cotal-disk-"));
+    try {
+      mkdirSync(join(disk, "lost+found"));
+      prepareState(disk);
+      mkdirSync(join(disk, "broker"));
+      writeFileSync(join(disk, "plane.json"), "{}");
+      writeFileSync(join(disk, "scout.creds"), "x");
+      prepareState(disk);
+      expect(statSync(disk).mode & 0o777).toBe(0o700);
+    } finally {
+      rmSync(disk, { recursive: true, force: true });
+    }
+  });
+
+  test.runIf(process.platform === "linux")(
+    "a folder that the system will not make is refused, and not tried for ever",
+    () => {
+      expect(refusal(() => prepareState("/proc/cotal/state"))).toMatchObject({
+        code: "failed-precondition",
+        message: "the state folder /proc/cotal/state can't be written",
+      });
+    },
+  );
+
+  test("a folder is locked while a launcher holds it, and asking takes nothing", async () => {
+    expect(await isLocked(state)).toBe(false);
+    const lock = await takeLock(state);
+    expect(lock).toBeDefined();
+    expect([await isLocked(state), await isLocked(state)]).toEqual([true, true]);
+    await lock?.release();
+    expect(await isLocked(state)).toBe(false);
   });
 
   test("a log is bounded: the current file and the one before it", () => {

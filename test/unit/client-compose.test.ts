@@ -3,14 +3,14 @@ import { randomBytes } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createComposer, namesIn } from "../../shared/client/compose.ts";
-import { type Credentials, resolveIdentity } from "../../shared/client/identity.ts";
+import { type LocalCredentials, resolveIdentity } from "../../shared/client/identity.ts";
 import { ErrorCode } from "../../shared/protocol/base/errors.ts";
 import { principal } from "../../shared/protocol/base/principals.ts";
 import { type CotalMessage, CotalMessage as Schema } from "../../shared/protocol/chat/message.ts";
 import type { Part } from "../../shared/protocol/chat/parts.ts";
 import { refusal } from "../support/refusal.ts";
 
-const open: Credentials = { kind: "open", actor: "alice" };
+const open: LocalCredentials = { kind: "open", actor: "alice" };
 const me = resolveIdentity({ credentials: open, name: "Alice", role: "planner" }, randomBytes);
 const compose = createComposer(me, randomBytes, () => 1_700_000_000_000);
 const read = (payload: string): CotalMessage => JSON.parse(payload) as CotalMessage;

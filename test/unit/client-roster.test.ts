@@ -135,4 +135,12 @@ describe("WHO", () => {
       outcome: "not-executed",
     });
   });
+
+  test("a label in place of an owner token names nobody, and it is said where the token is found", async () => {
+    await expect(resolveWho("acme.scout", roster)).rejects.toMatchObject({
+      code: ErrorCode.NotFound,
+      outcome: "not-executed",
+      next: expect.stringContaining("owner token") as unknown,
+    });
+  });
 });

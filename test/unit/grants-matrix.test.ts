@@ -289,6 +289,9 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
           "limits-set",
           "check",
         ].map(call),
+        ...["actor-grant", "actor-narrow", "actor-revoke", "actor-list"].map(
+          (command) => `pub cotal.main.ep.one.auth.${command}.<me>.*`,
+        ),
       ],
     ],
     ["channel-writer", [rail, call("channels"), call("channel-set")]],
@@ -378,6 +381,30 @@ describe("the daemons' profiles", () => {
       "$KV.cotal_channels_main.>",
       "$KV.cotal_leases_main.>",
     ]);
+  });
+
+  test("the auth service writes the ledger's families, the claim of its plane and read lists; it reads by leader only", () => {
+    const rows = rowsOf("auth-ledger").map(({ op, subject }) => `${op} ${subject}`);
+    expect(rows.filter((row) => row.startsWith("pub $KV")).toSorted()).toEqual(
+      [
+        ...["gate", "cred", "stage", "actor", "natkey"].map((family) => `pub $KV.cotal_auth_main.${family}.>`),
+        "pub $KV.cotal_auth_main.plane",
+        ...["uid", "lifecycle", "frontier"].map((family) => `pub $KV.cotal_records_main.${family}.>`),
+        "pub $KV.cotal_acl_main.>",
+      ].toSorted(),
+    );
+    expect(rows.filter((row) => /DIRECT\.GET|STREAM\.(CREATE|UPDATE)|CONSUMER\.(DELETE|MSG)/.test(row))).toEqual([]);
+  });
+
+  test("W10.03 whoever answers the callout has its queue and its inbox, and publishes nothing of its own", () => {
+    expect(rowsOf("auth-callout").map(({ account, op, subject }) => `${account} ${op} ${subject}`)).toEqual([
+      `auth sub _INBOX_${EXAMPLE_HOLDERS["auth-callout"].holder.uid}_${EXAMPLE_HOLDERS["auth-callout"].inboxNonce}.>`,
+      "auth sub $SYS.REQ.USER.AUTH",
+    ]);
+    expect(rowsOf("auth-callout").at(-1)).toMatchObject({ queue: "callout" });
+    expect(PROFILES["auth-callout"].answersWithinSeconds).toBe(10);
+    const others = BUILT.filter((name) => "answersWithinSeconds" in PROFILES[name]);
+    expect(others).toEqual(["auth-callout"]);
   });
 
   test("its class rail is served through the queue only", () => {

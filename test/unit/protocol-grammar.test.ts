@@ -18,6 +18,14 @@ const TOKENS: Readonly<Record<string, Row>> = {
     leaves: ["local", `U_${"a".repeat(26)}`, `u_${"A".repeat(26)}`],
   },
   OWNER_LABEL: { takes: ["acme", "a.b@c-d_e", "a".repeat(64)], leaves: [".a", "a b", "a\u0000b", "a".repeat(65)] },
+  CHAT_ACTOR: {
+    takes: [`chat_${"z7".repeat(13)}`],
+    leaves: ["chat_", `chat_${"a".repeat(25)}`, `chat_${"A".repeat(26)}`, `xchat_${"a".repeat(26)}`],
+  },
+  ROOT_CREDENTIAL_ID: {
+    takes: [`r_${"z7".repeat(13)}`],
+    leaves: [`r_${"a".repeat(25)}`, `r_${"A".repeat(26)}`, `u_${"a".repeat(26)}`, `r_${"a".repeat(26)}.x`],
+  },
   ROLE_TOKEN: { takes: ["re-view_1", "a".repeat(64)], leaves: ["re view", "*", "a.b", "é", "a".repeat(65)] },
   LIFECYCLE_UID: {
     takes: [uid, `${uid}012345`],

@@ -31,7 +31,7 @@ describe("W5.08 W9.03 PD.05 every generated file is current (npm run generate)",
     const page = generateProfiles()[0]?.text ?? "";
     const missing = Object.keys(PROFILES).filter((name) => !page.includes(`\`${name}\``));
     expect(missing).toEqual([]);
-    const rows = page.split("\n").filter((line) => /^\| (front|store|system) \|/.test(line));
+    const rows = page.split("\n").filter((line) => /^\| (front|store|auth|system) \|/.test(line));
     const expected = Object.entries(EXAMPLE_HOLDERS).flatMap(([name, scope]) => {
       const profile = PROFILES[name as keyof typeof EXAMPLE_HOLDERS];
       return (profile.rows as (scope: unknown) => unknown[])(scope);

@@ -49,7 +49,6 @@ describe("what is minted", () => {
       const permissions = permissionsOf(profileRows(name, EXAMPLE_HOLDERS[name]), at);
       expect(claims.nats).toMatchObject({
         issuer_account: account.publicKey,
-        pub: permissions.pub,
         sub: permissions.sub,
         // H67: limits stand in every JWT.
         subs: 77,
@@ -57,8 +56,11 @@ describe("what is minted", () => {
         data: -1,
       });
       expect(claims.nats.bearer_token ?? false).toBe(false);
-      // A `resp` would turn publish into deny by default, and let replies go anywhere.
-      expect(claims.nats.resp).toBeUndefined();
+      // A `resp` turns publish into deny by default and lets answers go anywhere: the callout has it, and
+      // nothing else to publish; everybody else has what the matrix says.
+      const answers = name === "auth-callout";
+      expect(claims.nats.pub).toEqual(answers ? undefined : permissions.pub);
+      expect(claims.nats.resp).toEqual(answers ? { max: 1, ttl: 10_000_000_000 } : undefined);
     },
   );
 
@@ -67,6 +69,41 @@ describe("what is minted", () => {
     const [head, body, signature] = jwt.split(".");
     const signed = new TextEncoder().encode(`${head ?? ""}.${body ?? ""}`);
     expect(fromPublic(signer.publicKey).verify(signed, Buffer.from(signature ?? "", "base64url"))).toBe(true);
+  });
+
+  test("the claims mean what the stock library's would: the same JWT, signed by another hand", async () => {
+    const { jwt, permissions } = await mintUser(request("agent", "front", { name: "alice", issued: 1_700_000_000 }));
+    const { holder, inboxNonce } = EXAMPLE_HOLDERS.agent;
+    const stock = await encodeUser(
+      `${holder.principal.owner}.${holder.principal.actor}`,
+      user.publicKey,
+      signer.pair,
+      {
+        ...permissions,
+        ...limits,
+        data: -1,
+        bearer_token: false,
+        issuer_account: account.publicKey,
+        tags: [
+          "profile:agent",
+          "space:main",
+          `uid:${holder.uid}`,
+          `inbox:${inboxNonce}`,
+          "role:reviewer",
+          `name:${Buffer.from("alice").toString("hex")}`,
+        ],
+      },
+      { exp: EXPIRES },
+    );
+    const { iat, jti, ...claims } = decode<User>(jwt);
+    const { iat: _iat, jti: _jti, ...expected } = decode<User>(stock);
+    expect(claims).toEqual(expected);
+    expect([iat, typeof jti]).toEqual([1_700_000_000, "string"]);
+    expect(jwt.split(".")[0]).toBe(stock.split(".")[0]);
+  });
+
+  test.each(["", "UNKNOWN", signer.publicKey, `${user.publicKey}A`])("no JWT is made out to %j", async (userKey) => {
+    await expect(mintUser(request("agent", "front", { userKey }))).rejects.toMatchObject({ code: "bad-request" });
   });
 
   test("an account that the profile has no rows in is refused", async () => {

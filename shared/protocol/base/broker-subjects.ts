@@ -71,6 +71,8 @@ export const sys = {
   ping: (what: "STATSZ" | "VARZ" | "CONNZ" | "JSZ") => `$SYS.REQ.SERVER.PING.${what}`,
   server: (id: string, what: string) => `$SYS.REQ.SERVER.${id}.${what}`,
   userAuth: "$SYS.REQ.USER.AUTH",
+  /** Asked inside an account, every server answers with its connections of that account only. */
+  ownConnections: "$SYS.REQ.ACCOUNT.PING.CONNZ",
 } as const;
 
 /** The reply-inbox prefix of a connection (§10, decision H61): set before any request. */

@@ -23,7 +23,7 @@ export function concreteChannel(text: string): string {
   const channel = channelPattern(text);
   if (!isConcrete(channel)) {
     throw badRequest(
-      `${show(text)} is a pattern, and only a concrete channel can be published to`,
+      `${show(text)} is a pattern, and one channel is needed here`,
       "name one channel, such as team.backend",
     );
   }
@@ -35,16 +35,23 @@ export function channelPattern(text: string): string {
   const bare = text.startsWith("#") ? text.slice(1) : text;
   if (bare.length === 0) throw badRequest("the channel is empty", "name one, such as general");
   if (bare.length > MAX_CHANNEL_LENGTH) {
-    throw badRequest(`the channel has ${bare.length} characters, and ${MAX_CHANNEL_LENGTH} are allowed`);
+    throw badRequest(
+      `the channel has ${bare.length} characters, and ${MAX_CHANNEL_LENGTH} are allowed`,
+      "choose a shorter name",
+    );
   }
   const segments = bare.split(".");
   const last = segments.length - 1;
   return segments
     .map((segment, index) => {
-      if (segment === "") throw badRequest(`${show(text)} has an empty segment`);
+      if (segment === "") {
+        throw badRequest(`${show(text)} has an empty segment`, "write it like team.backend");
+      }
       if (segment === "*") return segment;
       if (segment === ">") {
-        if (index !== last) throw badRequest(`in ${show(text)} the > is not the last segment`);
+        if (index !== last) {
+          throw badRequest(`in ${show(text)} the > is not the last segment`, "write it like team.>");
+        }
         return segment;
       }
       return sanitizeToken(segment);

@@ -16,6 +16,9 @@ export const OWNER_TOKEN = /^(?:local|u_[a-z2-7]{26})$/;
 /** A derived owner token only; `local` belongs to open spaces (§2). */
 export const DERIVED_OWNER_TOKEN = /^u_[a-z2-7]{26}$/;
 
+/** The actor of a chat session (§10): drawn by the auth service, never chosen. */
+export const CHAT_ACTOR = /^chat_[a-z2-7]{26}$/;
+
 /** A label that `--owner` takes and hashes into an owner token (decision H48). */
 export const OWNER_LABEL = /^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$/;
 
@@ -66,6 +69,9 @@ export const UNSAFE_CHARACTER = /[^A-Za-z0-9_-]/g;
 
 /** A public user nkey: the transport credential, never a principal (§2). */
 export const USER_NKEY = /^U[A-Z2-7]{55}$/;
+
+/** The id of a root credential that a bearer names (§10): no key of the transport. */
+export const ROOT_CREDENTIAL_ID = /^r_[a-z2-7]{26}$/;
 
 /** Public nkeys of an account, of a server, and of a curve (an `xkey`). */
 export const ACCOUNT_NKEY = /^A[A-Z2-7]{55}$/;

@@ -83,7 +83,9 @@ export function dlvDurable(p: Principal, uid: string): string {
 
 /** `svc_<role>`: shared by the holders of a role, on purpose (§8). */
 export function roleDurable(role: string): string {
-  if (!ROLE_TOKEN.test(role)) throw badRequest(`${JSON.stringify(role.slice(0, 80))} is no role`);
+  if (!ROLE_TOKEN.test(role)) {
+    throw badRequest(`${JSON.stringify(role.slice(0, 80))} is no role`, "use 1 to 64 letters, digits, _ or -");
+  }
   return `svc_${role}`;
 }
 

@@ -226,7 +226,10 @@ function finite<K extends string>(record: Record<string, unknown>, field: K): { 
 /** The shared name check (§6): 1 to 128 characters, one line. Used at mint and at connect. */
 export function checkName(name: string): string {
   if (name.length === 0 || name.length > MAX_NAME_LENGTH) {
-    throw badRequest(`a name has 1 to ${MAX_NAME_LENGTH} characters, and this has ${name.length}`);
+    throw badRequest(
+      `a name has 1 to ${MAX_NAME_LENGTH} characters, and this has ${name.length}`,
+      "choose a name within that",
+    );
   }
   if (NOT_ONE_LINE.test(name) || !name.isWellFormed()) {
     throw badRequest("a name is one line of well-formed text without control characters");

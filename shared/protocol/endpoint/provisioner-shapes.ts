@@ -3,7 +3,7 @@
  * sides. Contracts and `describe` come with the endpoint surface; the names stay.
  */
 import { z } from "zod";
-import { LIFECYCLE_UID, PRINCIPAL_TOKEN, ROLE_TOKEN, USER_NKEY } from "../base/grammar.ts";
+import { LIFECYCLE_UID, OWNER_LABEL, PRINCIPAL_TOKEN, ROLE_TOKEN, USER_NKEY } from "../base/grammar.ts";
 import { isChannel, isChannelPattern } from "../base/channels.ts";
 import { ChannelConfig, ChannelDefaults } from "../chat/channel-config.ts";
 import { SpaceSettings } from "../chat/space-settings.ts";
@@ -105,11 +105,14 @@ export const MintAnswer = z.looseObject({
 });
 
 export const DeprovisionArgs = z.strictObject({
-  owner: z.string().regex(PRINCIPAL_TOKEN),
+  /** A token, or the label that it was minted with (decision H48). */
+  owner: z.string().regex(OWNER_LABEL),
   actor: z.string().regex(PRINCIPAL_TOKEN),
 });
 /** User keys to refuse at the broker before the second step. */
 export const DeprovisionAnswer = z.looseObject({
+  /** `owner.actor`, with the owner's token. */
+  principal: z.string(),
   uid: z.string().regex(LIFECYCLE_UID),
   users: z.array(z.string()),
   opId: z.string(),

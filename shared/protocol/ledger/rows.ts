@@ -8,13 +8,15 @@
  * 3. `uid`, `gate` and the head are never deleted: a marker there is corruption, never absence.
  */
 import { z } from "zod";
-import { LIFECYCLE_UID, PRINCIPAL_TOKEN, ROLE_TOKEN, USER_NKEY } from "../base/grammar.ts";
+import { LIFECYCLE_UID, PRINCIPAL_TOKEN, ROLE_TOKEN, ROOT_CREDENTIAL_ID, USER_NKEY } from "../base/grammar.ts";
 import { canonicalDigest, digestHex } from "../base/canonical.ts";
 import { isChannelPattern } from "../base/channels.ts";
 import { type Principal, dotForm } from "../base/principals.ts";
 
 const uid = z.string().regex(LIFECYCLE_UID);
 const token = z.string().regex(PRINCIPAL_TOKEN);
+/** A user key (static credentials), or the root of an incarnation that signs in (§10). */
+const credentialId = z.string().regex(new RegExp(`${USER_NKEY.source}|${ROOT_CREDENTIAL_ID.source}`));
 const count = z.number().int().nonnegative().max(Number.MAX_SAFE_INTEGER);
 
 /** Kinds of operation that may hold a gate frozen (§13.1). */
@@ -81,7 +83,7 @@ export const HeadRow = z.union([
 export type HeadRow = z.infer<typeof HeadRow>;
 
 export const CredentialRow = z.strictObject({
-  credentialId: z.string().regex(USER_NKEY),
+  credentialId,
   holderPrincipal: z.string(),
   lifecycleUid: uid,
   sourceChain: z.array(z.string()).min(1),
@@ -99,7 +101,7 @@ export const AclRow = z.strictObject({
   role: z.string().regex(ROLE_TOKEN).optional(),
   /** The lifecycle has an inbox of its own: `dm_` and `dlv_` durables were made for it. */
   durables: z.boolean(),
-  credential: z.string().regex(USER_NKEY),
+  credential: credentialId,
   at: count,
 });
 export type AclRow = z.infer<typeof AclRow>;

@@ -9,7 +9,7 @@ export type Line =
 
 /** What a profile holds in one account: nothing but `must`. `mustNot` names what matters most of the rest. */
 export type Expected = {
-  readonly account: "front" | "store" | "system";
+  readonly account: "front" | "store" | "auth" | "system";
   readonly must: readonly Line[];
   /** The denies beside subscribe entries that end in `*`. */
   readonly deny: readonly string[];
@@ -74,8 +74,9 @@ export const callerMust = (who: Who): Line[] =>
   sub(`_INBOX_${who.connId}.>`, `cotal.${who.space}.ep.reply.*.*.*.${caller(who)}.*`);
 export const callerDeny = (who: Who): string[] => [`cotal.${who.space}.ep.reply.*.*.*.${caller(who)}.*.>`];
 
-export const calls = (who: Who, ...commands: readonly string[]): Line[] =>
-  pub(...commands.map((command) => `cotal.${who.space}.ep.one.provisioner.${command}.${caller(who)}.*`));
+export const calls = (who: Who, ...commands: readonly string[]): Line[] => callsOf("provisioner", who, ...commands);
+export const callsOf = (endpoint: string, who: Who, ...commands: readonly string[]): Line[] =>
+  pub(...commands.map((command) => `cotal.${who.space}.ep.one.${endpoint}.${command}.${caller(who)}.*`));
 
 /** Refused to everything that connects to front and is no daemon (§9, decisions H50 and H60). */
 export function untrustedMustNot(who: Who): Line[] {

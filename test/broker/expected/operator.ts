@@ -6,6 +6,7 @@ import {
   callerDeny,
   callerMust,
   calls,
+  callsOf,
   caller,
   pub,
   sub,
@@ -22,6 +23,7 @@ export function operator(who: Who): Expected[] {
         ...callerMust(who),
         ...calls(who, "space", "channels", "roster", "mint", "deprovision", "deprovision-complete"),
         ...calls(who, "channel-set", "limits-show", "limits-set", "check"),
+        ...callsOf("auth", who, "actor-grant", "actor-narrow", "actor-revoke", "actor-list"),
       ],
       deny: callerDeny(who),
       mustNot: [

@@ -1,18 +1,18 @@
 /**
- * The provisioner's own credentials: minted by itself from its signing keys, kept in memory only.
+ * A daemon's own credentials: minted by itself from its signing keys, kept in memory only.
  *
  * Invariants
- * 1. A user key lives as long as the process; its JWT is renewed under the same key, so one ledger
- *    row follows it.
+ * 1. A user key lives as long as the process, or longer if it is given; its JWT is renewed under the
+ *    same key, so one ledger row follows it.
  * 2. A renewed JWT is handed to the connection only after its ledger row says so (`renew`).
  */
-import type { Authenticator } from "../../shared/broker/connect.ts";
-import type { Account } from "../../shared/grants/row.ts";
-import { type BuiltProfile, Life, type ScopeOf } from "../../shared/grants/matrix.ts";
-import { inboxPrefix } from "../../shared/protocol/base/broker-subjects.ts";
-import type { Caller } from "../../shared/protocol/endpoint/grammar.ts";
-import { mintUser } from "../../shared/trust/jwt.ts";
-import { type SigningKey, newKey } from "../../shared/trust/keys.ts";
+import type { Authenticator } from "./connect.ts";
+import type { Account } from "../grants/row.ts";
+import { type BuiltProfile, Life, type ScopeOf } from "../grants/matrix.ts";
+import { inboxPrefix } from "../protocol/base/broker-subjects.ts";
+import type { Caller } from "../protocol/endpoint/grammar.ts";
+import { mintUser } from "../trust/jwt.ts";
+import { type SigningKey, newKey } from "../trust/keys.ts";
 
 export type OwnCredential = {
   readonly holder: Caller;
@@ -32,6 +32,8 @@ export type OwnCredentialOptions<Name extends BuiltProfile> = {
   readonly accountKey: string;
   readonly signer: SigningKey;
   readonly lifeSeconds?: number;
+  /** A key that others know already; a fresh one is drawn otherwise. */
+  readonly user?: SigningKey;
   readonly nowSeconds: () => number;
 };
 
@@ -40,7 +42,7 @@ const UNLIMITED = { subs: -1, payload: -1 };
 export async function ownCredential<Name extends BuiltProfile>(
   options: OwnCredentialOptions<Name>,
 ): Promise<OwnCredential> {
-  const user = newKey("user");
+  const { user = newKey("user") } = options;
   const { scope, nowSeconds, lifeSeconds = Life.Host } = options;
   const mint = async (expires: number): Promise<string> => {
     const { profile, account, accountKey, signer } = options;

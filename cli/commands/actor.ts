@@ -1,0 +1,171 @@
+/** `cotal actor grant|narrow|revoke|list`: who may act under which name, with which lists. */
+import type { Command } from "commander";
+import type { z } from "zod";
+import { AuthCommand } from "../../shared/grants/commands.ts";
+import { channelPattern } from "../../shared/protocol/base/channels.ts";
+import { DERIVED_OWNER_TOKEN } from "../../shared/protocol/base/grammar.ts";
+import { type Principal, dotForm, parseDotForm, principal } from "../../shared/protocol/base/principals.ts";
+import { roleDurable } from "../../shared/protocol/base/names.ts";
+import { checkName } from "../../shared/protocol/chat/presence.ts";
+import {
+  ActorAnswer,
+  ActorListAnswer,
+  ActorRevokeAnswer,
+  type ShownActor,
+} from "../../shared/protocol/endpoint/auth-shapes.ts";
+import { UsageError, argument, listOf } from "../exit.ts";
+import { askingCredentials } from "../identity.ts";
+import { withRail } from "../operator.ts";
+import type { Output } from "../output.ts";
+import { type Invocation, handle } from "../program.ts";
+import { OWN_ACTOR, exchangeOnce } from "../signin.ts";
+import type { Target } from "../target.ts";
+import { oneLine, table } from "../text.ts";
+
+type Lists = {
+  readonly subscribe?: string[];
+  readonly publish?: string[];
+  readonly role?: string;
+  readonly capability?: string[];
+};
+type GrantOptions = Lists & { readonly name?: string };
+type ListOptions = { readonly owner?: string };
+
+export function registerActor(program: Command): void {
+  const actor = program.command("actor").description("who may act under which name in a space that people sign in to");
+  const grant = withLists(
+    actor.command("grant <who>").description("let somebody act under a name: NAME of your own, or OWNER.NAME"),
+  ).option("--name <name>", "display name (default: the actor)");
+  handle<GrantOptions>(grant, grantActor);
+  const narrow = withLists(actor.command("narrow <who>").description("take away: what is left out stays as it is"));
+  handle<Lists>(narrow, narrowActor);
+  handle(actor.command("revoke <who>").description("end it: its next connect is refused"), revokeActor);
+  const list = actor.command("list").description("show every actor").option("--owner <token>", "of this owner only");
+  handle<ListOptions>(list, listActors);
+}
+
+function withLists(command: Command): Command {
+  return command
+    .option("--subscribe <channels>", "channels it may read, separated by commas", listOf)
+    .option("--publish <channels>", "channels it may post to, separated by commas", listOf)
+    .option("--role <role>", "the role whose queue it serves")
+    .option("--capability <names>", "capabilities, separated by commas", listOf);
+}
+
+async function grantActor(invocation: Invocation<GrantOptions>, who = ""): Promise<void> {
+  const { options } = invocation;
+  const name = options.name === undefined ? undefined : argument(() => checkName(options.name ?? ""));
+  const { role, ...lists } = listsOf(options);
+  const { actor } = await ask(invocation, who, AuthCommand.ActorGrant, ActorAnswer, (target) => ({
+    ...target,
+    ...lists,
+    ...(role === undefined || role === null ? {} : { role }),
+    ...(name === undefined ? {} : { name }),
+  }));
+  show(invocation.out, "granted", actor);
+}
+
+async function narrowActor(invocation: Invocation<Lists>, who = ""): Promise<void> {
+  const lists = listsOf(invocation.options);
+  if (Object.keys(lists).length === 0) {
+    throw new UsageError("it is not said what to take away", {
+      next: "give the lists that are to be left: --subscribe, --publish, --role, --capability",
+    });
+  }
+  const { actor } = await ask(invocation, who, AuthCommand.ActorNarrow, ActorAnswer, (target) => ({
+    ...target,
+    ...lists,
+  }));
+  show(invocation.out, "narrowed", actor);
+}
+
+async function revokeActor(invocation: Invocation<object>, who = ""): Promise<void> {
+  let revoked: Principal | undefined;
+  const { uid } = await ask(invocation, who, AuthCommand.ActorRevoke, ActorRevokeAnswer, (target) => {
+    revoked = target;
+    return target;
+  });
+  const id = revoked === undefined ? who : dotForm(revoked);
+  invocation.out.item(
+    { kind: "revoked", principal: id, uid },
+    `${oneLine(id)} is revoked: its next connect is refused`,
+  );
+}
+
+/** Resolves whom it is about, and asks the auth service. */
+async function ask<S extends z.ZodType>(
+  { options, out, target }: Invocation<object>,
+  who: string,
+  command: AuthCommand,
+  answer: S,
+  args: (who: Principal) => object,
+): Promise<z.infer<S>> {
+  const at = target();
+  const parsed = argument(() => parseWho(who));
+  const credentials = await askingCredentials(at, options, out);
+  const about = typeof parsed === "string" ? principal(await ownOwner(at), parsed) : parsed;
+  return withRail(at, credentials, (rail) => rail.askAuth(command, args(about), answer));
+}
+
+/** `OWNER.NAME`, or a name of one's own. */
+function parseWho(text: string): Principal | string {
+  const whole = parseDotForm(text);
+  if (whole !== undefined && DERIVED_OWNER_TOKEN.test(whole.owner)) return whole;
+  return principal("local", text).actor;
+}
+
+/** The owner token of whoever has signed in here. */
+async function ownOwner(at: Target): Promise<string> {
+  return (await exchangeOnce(at, OWN_ACTOR)).owner;
+}
+
+function listsOf({ subscribe, publish, role, capability }: Lists) {
+  const patterns = (list: readonly string[]): string[] => argument(() => list.map(channelPattern));
+  if (role !== undefined && role !== "") argument(() => roleDurable(role));
+  return {
+    ...(subscribe === undefined ? {} : { allowSubscribe: patterns(subscribe) }),
+    ...(publish === undefined ? {} : { allowPublish: patterns(publish) }),
+    ...(role === undefined ? {} : { role: role === "" ? null : role }),
+    ...(capability === undefined ? {} : { capabilities: capability }),
+  };
+}
+
+async function listActors({ options, out, target }: Invocation<ListOptions>): Promise<void> {
+  const at = target();
+  const { owner } = options;
+  if (owner !== undefined && !DERIVED_OWNER_TOKEN.test(owner)) {
+    throw new UsageError("--owner takes an owner token", { next: "u_ and 26 characters, as whoami prints it" });
+  }
+  const credentials = await askingCredentials(at, options, out);
+  await withRail(at, credentials, async (rail) => {
+    let cursor: number | undefined;
+    let shown = 0;
+    do {
+      const args = { ...(owner === undefined ? {} : { owner }), ...(cursor === undefined ? {} : { cursor }) };
+      const page: z.infer<typeof ActorListAnswer> = await rail.askAuth(AuthCommand.ActorList, args, ActorListAnswer);
+      for (const actor of page.actors) show(out, "actor", actor);
+      for (const key of page.unreadable) {
+        out.notice({ kind: "notice", about: "unreadable", key }, `the row ${oneLine(key)} does not parse`);
+      }
+      shown += page.actors.length;
+      ({ cursor } = page);
+    } while (cursor !== undefined);
+    if (shown === 0) out.note("nobody has signed in yet");
+  });
+}
+
+function show(out: Output, kind: string, row: ShownActor): void {
+  const { owner, actor, name, state, lifecycleUid, allowSubscribe, allowPublish, role, capabilities, parent } = row;
+  const item = { kind, principal: `${owner}.${actor}`, name, state, uid: lifecycleUid, actorKind: row.kind };
+  const lists = { allowSubscribe, allowPublish, capabilities, ...(role === undefined ? {} : { role }) };
+  out.item(
+    { ...item, ...lists, ...(parent === undefined ? {} : { parent: `${parent.owner}.${parent.actor}` }) },
+    ...table([
+      [`${owner}.${actor}`, state, oneLine(name)],
+      ["  reads", allowSubscribe.map(oneLine).join(", ") || "nothing"],
+      ["  posts to", allowPublish.map(oneLine).join(", ") || "nothing"],
+      ...(role === undefined ? [] : [["  role", role]]),
+      ...(capabilities.length === 0 ? [] : [["  may", capabilities.join(", ")]]),
+    ]),
+  );
+}

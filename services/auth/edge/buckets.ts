@@ -1,0 +1,49 @@
+/**
+ * Token buckets by key: how often something may happen for one actor, one owner, one address.
+ *
+ * Invariants
+ * 1. A refusal costs nothing: who waits as long as they were told is let in, however often they asked.
+ * 2. At most `keys` buckets are kept. The one that was used longest ago goes first; it was the fullest,
+ *    or nearly so.
+ * 3. The clock is monotonic and comes from outside.
+ */
+import { LRUCache } from "lru-cache";
+
+export type Rate = {
+  /** How many at once. */
+  readonly burst: number;
+  /** How many a minute after that. */
+  readonly perMinute: number;
+};
+
+type Bucket = { level: number; at: number };
+
+export type Buckets = {
+  /** Seconds to wait until one more is allowed; 0 if it is now. Takes nothing. */
+  readonly wait: (key: string) => number;
+  /** Takes one, if there is one. */
+  readonly take: (key: string) => void;
+  readonly size: () => number;
+};
+
+export function createBuckets(rate: Rate, keys: number, now: () => number): Buckets {
+  const kept = new LRUCache<string, Bucket>({ max: keys });
+  const perMs = rate.perMinute / 60_000;
+
+  function level(key: string): number {
+    const bucket = kept.get(key);
+    return bucket === undefined ? rate.burst : Math.min(rate.burst, bucket.level + (now() - bucket.at) * perMs);
+  }
+
+  return {
+    wait: (key) => {
+      const missing = 1 - level(key);
+      return missing <= 0 ? 0 : Math.max(1, Math.ceil(missing / perMs / 1000));
+    },
+    take: (key) => {
+      const left = level(key) - 1;
+      if (left >= 0) kept.set(key, { level: left, at: now() });
+    },
+    size: () => kept.size,
+  };
+}

@@ -1,0 +1,278 @@
+/**
+ * Taking a space up: connections, ledger, the plane's claim, the endpoint, and the edge, in the order in
+ * which each needs the one before.
+ *
+ * Invariants
+ * 1. The stores are the provisioner's to make: this service waits for them, proves their shape, and
+ *    trusts no other (supplement H).
+ * 2. Every credential of this process has its row before it connects with it, but the first one of the
+ *    store, which writes the rows (§13.1).
+ * 3. The endpoint `auth` is served by whoever holds the plane's claim, and by nobody else.
+ * 4. Whatever was opened is given back, also when a later step fails.
+ */
+import { randomBytes } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { type ConnectOptions, type Connection, openConnection } from "../../shared/broker/connect.ts";
+import { verifyStreams } from "../../shared/broker/ensure.ts";
+import { type OwnCredential, ownCredential } from "../../shared/broker/own-credential.ts";
+import { spaceStreams } from "../../shared/broker/resources.ts";
+import { createWriter } from "../../shared/broker/write.ts";
+import type { KeptSpace, SpaceHooks } from "../../shared/daemon/spaces.ts";
+import { Life } from "../../shared/grants/matrix.ts";
+import { Account } from "../../shared/grants/row.ts";
+import { enterCredential } from "../../shared/ledger/activation.ts";
+import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
+import { takeEpoch } from "../../shared/ledger/epoch.ts";
+import { type Holder, activateSelf, daemonPrincipal } from "../../shared/ledger/self.ts";
+import type { LedgerStore } from "../../shared/ledger/store.ts";
+import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
+import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
+import { dotForm, drawLifecycleUid, drawNonce } from "../../shared/protocol/base/principals.ts";
+import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
+import { type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
+import { authCommands } from "./commands.ts";
+import { type AuthKeys, readAuthKeys } from "./keys.ts";
+import { type EdgeSettings, type OpenEdge, openEdge } from "./open-edge.ts";
+import { type PlaneSettings, planeParts } from "./plane-parts.ts";
+import type { ActorAdministration, Authority } from "./plane/authority-type.ts";
+import { createAuthority } from "./plane/authority.ts";
+import { type ClaimState, type Holding, keepClaim } from "./plane/claim.ts";
+import { livenessOf, tupleOf } from "./plane/liveness.ts";
+
+export type OpenSpaceOptions = SpaceHooks & {
+  readonly servers: readonly string[];
+  readonly keysPattern: string;
+  readonly roles: { readonly edge: boolean; readonly plane: boolean };
+  readonly plane: PlaneSettings;
+  readonly edge: EdgeSettings;
+  readonly concurrency: number;
+  readonly perCaller: number;
+  readonly onServed: (event: ServedEvent) => void;
+  readonly onPlane: (state: ClaimState) => void;
+  /** Life of this process's own credentials, in seconds. */
+  readonly lifeSeconds?: number;
+};
+
+export type OpenSpace = KeptSpace & {
+  readonly principal: string;
+  readonly epoch: number;
+  readonly authority: Authority & ActorAdministration;
+  readonly holdsPlane: () => boolean;
+  /** Address of the loopback exchange; `undefined` without the edge. */
+  readonly exchange: string | undefined;
+};
+
+const nowSeconds = (): number => Math.floor(Date.now() / 1000);
+
+/** Takes one space up. Throws a `CotalError`; nothing stays open then. */
+export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
+  const undo: (() => Promise<unknown>)[] = [];
+  const opened: Connection[] = [];
+  const close = async (): Promise<void> => {
+    for (const back of undo.splice(0).toReversed()) await back();
+  };
+  const dial = async (name: string, own: OwnCredential): Promise<Connection> => {
+    const connection = await openConnection(dialOptions(options, name, own));
+    opened.push(connection);
+    undo.push(() => connection.drain());
+    options.onStatus(name, { type: "up", server: "", version: connection.version });
+    return connection;
+  };
+  try {
+    const served = await take(options, dial, undo);
+    const broken = Promise.race([...opened.map(({ closed }) => closed), ...(served.ended ?? [])]);
+    return { ...served, broken, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+type Dial = (name: string, own: OwnCredential) => Promise<Connection>;
+
+type Taken = Omit<OpenSpace, "broken" | "close"> & { readonly ended: readonly Promise<unknown>[] };
+
+async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<unknown>)[]): Promise<Taken> {
+  const { space, roles } = options;
+  const keys = readAuthKeys(options.keysPattern, space);
+  const me = { principal: daemonPrincipal(keys.ownerSecret, space, "auth"), uid: keys.uid };
+  const own = credentials(options, keys, me);
+  const storeOwn = await own.store();
+  const store = await dial("store", storeOwn);
+  await stores(store, options);
+  const writer = createWriter({ nc: store.nc });
+  const ledger = brokerLedgerStore(store.nc, writer, space);
+  await activateSelf(ledger, me);
+  await activateSelf(ledger, storeOwn.holder);
+  const epoch = await takeEpoch(ledger, me.principal, me.uid);
+  const owned = [storeOwn, await own.front(epoch), await own.callout()] as const;
+  for (const one of owned) await enter(ledger, one, one.expires());
+  const [, frontOwn, calloutOwn] = owned;
+
+  let holdsPlane = (): boolean => false;
+  const cleaner = async (target: Holder) => openConnection(await own.cleaner(target));
+  const authority = createAuthority(
+    planeParts({ ...options.plane, space, store, ledger, writer, keys, cleaner, holdsPlane: () => holdsPlane() }),
+  );
+  if (roles.plane) {
+    const front = await dial("front", frontOwn);
+    const claim = keepClaim({
+      claimId: drawLifecycleUid(randomBytes),
+      ledger,
+      livenessOf: (tuple) => livenessOf(store.nc, tuple),
+      hold: () => hold(options, storeOwn),
+      onState: options.onPlane,
+      whileHeld: () => serve(options, front, authority, keys, epoch),
+      now: Date.now,
+    });
+    undo.push(() => claim.stop());
+    holdsPlane = claim.held;
+  }
+  let edge: OpenEdge | undefined;
+  if (roles.edge) {
+    const callout = await dial("callout", calloutOwn);
+    edge = await openEdge({ ...options.edge, space, keys, authority, callout, isReady: () => store.isUp() });
+    undo.push(edge.close);
+  }
+  return {
+    principal: dotForm(me.principal),
+    epoch,
+    authority,
+    holdsPlane: () => holdsPlane(),
+    exchange: edge?.exchange,
+    ended: edge === undefined ? [] : [edge.ended],
+    stopIntake: async () => edge?.stopIntake(),
+    renew: async () => {
+      const { lifeSeconds = Life.Host } = options;
+      for (const one of owned) {
+        if (one.expires() - nowSeconds() > lifeSeconds / 2) continue;
+        await one.renew((expires) => enter(ledger, one, expires));
+      }
+    },
+  };
+}
+
+/** The credentials of this process, each minted when it is first needed. */
+function credentials(options: OpenSpaceOptions, keys: AuthKeys, me: Holder) {
+  const { space, lifeSeconds = Life.Host } = options;
+  const { file } = keys;
+  const ledger = { principal: daemonPrincipal(keys.ownerSecret, space, "auth_ledger"), uid: keys.ledgerUid };
+  const life = { nowSeconds, lifeSeconds };
+  const inbox = () => ({ space, inboxNonce: drawNonce(randomBytes) });
+  const inStore = { ...life, account: Account.Store, accountKey: file.store, signer: keys.storeSigner };
+  return {
+    store: () => ownCredential({ ...inStore, profile: "auth-ledger", scope: { ...inbox(), holder: ledger } }),
+    front: (epoch: number) =>
+      ownCredential({
+        ...life,
+        profile: "auth-server",
+        account: Account.Front,
+        accountKey: file.front,
+        signer: keys.frontSigner,
+        scope: { ...inbox(), holder: me, instanceId: me.uid, epoch },
+      }),
+    callout: () =>
+      ownCredential({
+        ...life,
+        profile: "auth-callout",
+        account: Account.Auth,
+        accountKey: file.auth,
+        signer: keys.authSigner,
+        user: keys.calloutUser,
+        scope: { ...inbox(), holder: me },
+      }),
+    /** For one clean-up: a store connection that can remove one lifecycle's leftovers and nothing else. */
+    cleaner: async (target: Holder): Promise<ConnectOptions> => {
+      const scope = { ...inbox(), holder: ledger, target };
+      const one = await ownCredential({ ...inStore, lifeSeconds: Life.OneShot, profile: "deprovisioner", scope });
+      // Without its status: who asked for the clean-up hears how it went, and nobody would clear a failure.
+      const { onStatus: _, ...dialed } = dialOptions(options, "cleaner", one);
+      return { ...dialed, reconnect: { kind: "bounded", attempts: 3 } };
+    },
+  };
+}
+
+function dialOptions(options: OpenSpaceOptions, name: string, own: OwnCredential): ConnectOptions {
+  return {
+    authenticator: own.authenticator,
+    inboxPrefix: own.inboxPrefix,
+    servers: options.servers,
+    name: `auth ${options.space} ${name}`,
+    reconnect: { kind: "endless", capMs: 5000 },
+    signal: options.signal,
+    onStatus: (status) => options.onStatus(name, status),
+  };
+}
+
+const enter = (ledger: LedgerStore, own: OwnCredential, expires: number): Promise<void> =>
+  enterCredential(ledger, { ...own.holder, credentialId: own.userKey, expires });
+
+const STORES_MS = 60_000;
+const LOOK_MS = 200;
+
+/** Waits until the provisioner has made what the ledger lives in; refuses any other shape. */
+async function stores(store: Connection, { space, signal }: OpenSpaceOptions): Promise<void> {
+  const { auth, records, acl } = spaceNames(space).bucket;
+  const mine = new Set([auth, records, acl].map(bucketStream));
+  const specs = spaceStreams(space, { replicas: 1 }).filter(({ name }) => mine.has(name));
+  const deadline = Date.now() + STORES_MS;
+  for (;;) {
+    // How many copies there are is the space's own choice.
+    const drift = (await verifyStreams(store.nc, specs)).filter(({ field }) => field !== "num_replicas");
+    const [first] = drift.filter(({ field }) => field !== "stream");
+    if (first !== undefined) {
+      throw new CotalError(
+        ErrorCode.FailedPrecondition,
+        `stream ${first.stream} has ${first.field} ${JSON.stringify(first.found)} where ${JSON.stringify(first.expected)} is required`,
+        { next: "run cotal doctor; nothing is read from or written to it until it is right" },
+      );
+    }
+    if (drift.length === 0) return;
+    if (signal.aborted || Date.now() > deadline) {
+      throw new CotalError(ErrorCode.Unavailable, `space ${space} has not been set up yet`, {
+        next: "start its provisioner, which makes its stores; this is tried again by itself",
+      });
+    }
+    await sleep(LOOK_MS, undefined, { signal }).catch(() => undefined);
+  }
+}
+
+/** A connection that does nothing but hold the plane's claim. It is not dialed again: its number is the claim. */
+async function hold(options: OpenSpaceOptions, own: OwnCredential): Promise<Holding> {
+  let fell = (): void => undefined;
+  const ended = new Promise<void>((resolve) => {
+    fell = resolve;
+  });
+  const connection = await openConnection({
+    ...dialOptions(options, "plane", own),
+    reconnect: { kind: "bounded", attempts: 1 },
+    onStatus: (status) => {
+      if (status.type === "down" || status.type === "closed") fell();
+    },
+  });
+  const tuple = tupleOf(connection.nc, own.userKey);
+  if (tuple !== undefined) return { tuple, ended, close: () => connection.close() };
+  await connection.close();
+  throw new CotalError(ErrorCode.Unavailable, "the connection that was to hold the plane's claim is gone again");
+}
+
+async function serve(
+  options: OpenSpaceOptions,
+  front: Connection,
+  authority: ActorAdministration,
+  keys: AuthKeys,
+  epoch: number,
+): Promise<{ readonly stop: () => Promise<void> }> {
+  return serveEndpoint({
+    nc: front.nc,
+    space: options.space,
+    endpoint: EndpointName.Auth,
+    instanceId: keys.uid,
+    epoch,
+    commands: authCommands(authority, keys.ownerSecret),
+    concurrency: options.concurrency,
+    perCaller: options.perCaller,
+    onServed: options.onServed,
+    now: () => performance.now(),
+  });
+}

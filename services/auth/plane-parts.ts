@@ -1,0 +1,117 @@
+/** The plane's parts over a real broker: what `plane/parts.ts` asks for, from connections and keys. */
+import { randomBytes } from "node:crypto";
+import type { Connection } from "../../shared/broker/connect.ts";
+import { ensureLifecycleDurables } from "../../shared/broker/lifecycle-durables.ts";
+import { frontiersOf, removeRemains } from "../../shared/broker/lifecycle-remains.ts";
+import { rowPage } from "../../shared/broker/reads.ts";
+import type { Writer } from "../../shared/broker/write.ts";
+import { Account } from "../../shared/grants/row.ts";
+import type { Holder } from "../../shared/ledger/self.ts";
+import type { LedgerStore } from "../../shared/ledger/store.ts";
+import { spaceNames } from "../../shared/protocol/base/names.ts";
+import { type Principal, drawNonce } from "../../shared/protocol/base/principals.ts";
+import { DEFAULT_LIMITS } from "../../shared/protocol/chat/space-settings.ts";
+import type { ActorRow } from "../../shared/protocol/ledger/actor-rows.ts";
+import { mintUser } from "../../shared/trust/jwt.ts";
+import { newKey } from "../../shared/trust/keys.ts";
+import { systemOwner } from "../../shared/trust/owner.ts";
+import type { AuthKeys } from "./keys.ts";
+import type { PlaneParts } from "./plane/parts.ts";
+
+export type PlaneSettings = Pick<PlaneParts, "policy" | "defaults" | "actorsPerOwner">;
+
+export type PlaneSource = PlaneSettings & {
+  readonly space: string;
+  readonly store: Pick<Connection, "nc" | "maxPayload">;
+  readonly ledger: LedgerStore;
+  readonly writer: Writer;
+  readonly keys: Pick<AuthKeys, "file" | "frontSigner" | "ownerSecret" | "uid">;
+  readonly cleaner: (target: Holder) => Promise<Connection>;
+  readonly holdsPlane: () => boolean;
+};
+
+const PAGE = 100;
+const ANSWER_BYTES = 400_000;
+/** What the envelope of an answer takes beside its rows, generously. */
+const ENVELOPE_BYTES = 16_384;
+
+export function planeParts(source: PlaneSource): PlaneParts {
+  const { space, store, ledger, writer, keys, holdsPlane, policy, defaults, actorsPerOwner } = source;
+  const { auth } = spaceNames(space).bucket;
+  const reserved = systemOwner(keys.ownerSecret, space);
+  const trialUser = newKey("user").publicKey;
+  return {
+    space,
+    ledger,
+    holdsPlane,
+    policy,
+    defaults,
+    actorsPerOwner,
+    managerInstance: keys.uid,
+    makeDurables: (principal, uid, role) => ensureLifecycleDurables(store.nc, writer, { space, principal, uid, role }),
+    removeRemains: (principal, uid) => remove(source, principal, uid),
+    frontiers: () => frontiersOf(store.nc, space),
+    answerBytes: () => Math.min(ANSWER_BYTES, store.maxPayload - ENVELOPE_BYTES),
+    actorPage: async (filter, cursor) => {
+      const page = await rowPage(store.nc, auth, {
+        filter,
+        limit: PAGE,
+        via: "leader",
+        ...(cursor === undefined ? {} : { cursor }),
+      });
+      const rows = page.rows.map(({ key, seq, data, kind }) => ({
+        key,
+        seq,
+        value: kind === "marker" ? undefined : parse(data),
+      }));
+      return { rows, ...(page.cursor === undefined ? {} : { cursor: page.cursor }) };
+    },
+    tryMint: (row) => tryMint(source, row, trialUser),
+    isReservedOwner: (owner) => owner === reserved,
+    now: Date.now,
+    random: randomBytes,
+  };
+}
+
+async function remove(
+  { space, store, writer, cleaner }: PlaneSource,
+  principal: Principal,
+  uid: string,
+): Promise<void> {
+  const connection = await cleaner({ principal, uid });
+  try {
+    await removeRemains(store.nc, connection.nc, writer, { space, principal, uid });
+  } finally {
+    await connection.drain();
+  }
+}
+
+/** The JWT that the callout would make of this row, thrown away: what it can't carry refuses here. */
+async function tryMint({ space, keys }: PlaneSource, row: ActorRow, userKey: string): Promise<void> {
+  await mintUser({
+    profile: "agent",
+    scope: {
+      space,
+      holder: { principal: { owner: row.owner, actor: row.actor }, uid: row.lifecycleUid },
+      inboxNonce: drawNonce(randomBytes),
+      allowSubscribe: row.allowSubscribe,
+      allowPublish: row.allowPublish,
+      ...(row.role === undefined ? {} : { role: row.role }),
+    },
+    account: Account.Front,
+    accountKey: keys.file.front,
+    signer: keys.frontSigner,
+    userKey,
+    expires: Math.floor(Date.now() / 1000) + 60,
+    limits: DEFAULT_LIMITS.agent,
+    name: row.name,
+  });
+}
+
+function parse(data: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(data));
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,179 @@
+/**
+ * The actor ledger as its operator changes it: grant, narrow, revoke, list (§9, §10).
+ *
+ * Invariants
+ * 1. Only the plane changes a row, and each change is pinned to the row it was made from.
+ * 2. A revoked row is never brought back: a new grant draws a new lifecycle UID, and only once the
+ *    revoked lifecycle is proved gone.
+ * 3. The read ACL is never wider than what the broker has accepted: a change writes it after the row, and
+ *    writes it even if nothing in it changes (`record-connect.ts`).
+ */
+import { type Row, readRow } from "../../../shared/ledger/store.ts";
+import { ErrorCode, badRequest } from "../../../shared/protocol/base/errors.ts";
+import { DERIVED_OWNER_TOKEN } from "../../../shared/protocol/base/grammar.ts";
+import { type Principal, dotForm, drawLifecycleUid, principal } from "../../../shared/protocol/base/principals.ts";
+import { checkName } from "../../../shared/protocol/chat/presence.ts";
+import { ActorRow, actorKey } from "../../../shared/protocol/ledger/actor-rows.ts";
+import { AclRow, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
+import { outOfBounds, readActor } from "./actor-reads.ts";
+import type { ActorAdministration, ActorLists, Grant, ListedActors } from "./authority-type.ts";
+import { beyond, both, normalised } from "./envelope.ts";
+import { type PlaneParts, demandPlane, refusal, settled } from "./parts.ts";
+import { beginEnd, finishEnd } from "./retire.ts";
+
+export function createAdministration(parts: PlaneParts): ActorAdministration {
+  const changing = <T>(run: () => Promise<T>): Promise<T> => {
+    demandPlane(parts);
+    return settled(parts, run);
+  };
+  return {
+    grant: async (grant) => changing(() => grantOnce(parts, grant)),
+    narrow: async (p, lists) => changing(() => narrowOnce(parts, p, lists)),
+    revoke: async (p) => changing(() => revokeOnce(parts, p)),
+    list: (page) => list(parts, page),
+  };
+}
+
+async function list(
+  parts: PlaneParts,
+  { owner, cursor }: { owner?: string | undefined; cursor?: number | undefined },
+): Promise<ListedActors> {
+  const filter = owner === undefined ? actorKey.allActors : actorKey.actorsOf(owner);
+  const page = await parts.actorPage(filter, cursor);
+  const room = parts.answerBytes();
+  const actors: ActorRow[] = [];
+  const unreadable: string[] = [];
+  let bytes = 0;
+  for (const { key, seq, value } of page.rows) {
+    const row = ActorRow.safeParse(value).data;
+    bytes += row === undefined ? key.length : Buffer.byteLength(JSON.stringify(row));
+    // The cursor is a sequence: the next page begins at the row that did not fit.
+    if (bytes > room && actors.length + unreadable.length > 0) return { actors, unreadable, cursor: seq };
+    if (row !== undefined && actorKey.actor(row) === key) actors.push(row);
+    else unreadable.push(key);
+  }
+  return { actors, unreadable, ...(page.cursor === undefined ? {} : { cursor: page.cursor }) };
+}
+
+async function grantOnce(parts: PlaneParts, grant: Grant): Promise<ActorRow> {
+  const p = principal(grant.owner, grant.actor);
+  if (!DERIVED_OWNER_TOKEN.test(p.owner) || parts.isReservedOwner(p.owner)) {
+    throw badRequest(`${p.owner} is nobody who signs in`, "use the owner token that cotal whoami shows");
+  }
+  if ((grant.kind === "managed") !== (grant.secretDigest !== undefined)) {
+    throw badRequest("a managed agent has a secret, and a person has none", "give secretDigest with kind managed only");
+  }
+  const found = await readActor(parts.ledger, p);
+  const kept = found?.value.state === "active" ? found.value : undefined;
+  if (kept !== undefined && kept.kind !== grant.kind) {
+    throw refusal(ErrorCode.AlreadyExists, `${dotForm(p)} is ${kept.kind}`, "choose another name, or revoke it first");
+  }
+  const row: ActorRow = {
+    v: 1,
+    ...p,
+    lifecycleUid: kept?.lifecycleUid ?? drawLifecycleUid(parts.random),
+    state: "active",
+    kind: grant.kind,
+    name: checkName(grant.name),
+    ...normalised(grant),
+    ...(await parentOf(parts, grant, p)),
+    ...(grant.secretDigest === undefined ? {} : { secretDigest: grant.secretDigest }),
+    at: parts.now(),
+  };
+  const outside = await outOfBounds(parts.ledger, row);
+  if (outside !== undefined) {
+    throw refusal(ErrorCode.PermissionDenied, `${dotForm(p)} can't be granted: ${outside}`, "grant less, or no parent");
+  }
+  await parts.tryMint(row);
+  if (found?.value.state === "revoked") await finishEnd(parts, p, found.value.lifecycleUid, found.value.at);
+  await writeRow(parts, p, found, row);
+  if (kept !== undefined) await touchAcl(parts, row, kept.lifecycleUid);
+  return row;
+}
+
+async function parentOf(
+  { ledger }: PlaneParts,
+  { parent }: Grant,
+  child: Principal,
+): Promise<{ parent?: ActorRow["parent"] }> {
+  if (parent === undefined) return {};
+  const row = (await readActor(ledger, parent))?.value;
+  if (row?.state !== "active" || dotForm(parent) === dotForm(child)) {
+    throw refusal(ErrorCode.FailedPrecondition, `${dotForm(parent)} is no active actor`, "name one: cotal actor list");
+  }
+  return { parent: { owner: parent.owner, actor: parent.actor, lifecycleUid: row.lifecycleUid } };
+}
+
+async function narrowOnce(parts: PlaneParts, p: Principal, lists: Partial<ActorLists>): Promise<ActorRow> {
+  const found = await demandActive(parts, p);
+  const { role = found.value.role, ...named } = lists;
+  const next: ActorLists = {
+    allowSubscribe: named.allowSubscribe ?? found.value.allowSubscribe,
+    allowPublish: named.allowPublish ?? found.value.allowPublish,
+    capabilities: named.capabilities ?? found.value.capabilities,
+    // An empty role is none: that is how one is taken away.
+    ...(role === undefined || role === "" ? {} : { role }),
+  };
+  const excess = beyond(found.value, next);
+  if (excess !== undefined) {
+    throw refusal(
+      ErrorCode.FailedPrecondition,
+      `that is no narrowing of ${dotForm(p)}: ${excess}`,
+      "to widen it, grant it anew: cotal actor grant",
+    );
+  }
+  const { role: _, ...rest } = found.value;
+  const row: ActorRow = { ...rest, ...normalised(next), at: parts.now() };
+  await parts.tryMint(row);
+  await writeRow(parts, p, found, row);
+  await touchAcl(parts, row, row.lifecycleUid);
+  return row;
+}
+
+async function revokeOnce(parts: PlaneParts, p: Principal): Promise<{ uid: string; opId: string | undefined }> {
+  const found = await readActor(parts.ledger, p);
+  if (found === undefined) throw unknown(p);
+  const { lifecycleUid: uid } = found.value;
+  // The row first: from here on nobody gets in, whatever happens to us.
+  if (found.value.state === "active") {
+    await writeRow(parts, p, found, { ...found.value, state: "revoked", at: parts.now() });
+  }
+  await touchAcl(parts, { ...found.value, allowSubscribe: [] }, uid);
+  return { uid, opId: await beginEnd(parts, p, uid) };
+}
+
+async function demandActive({ ledger }: PlaneParts, p: Principal): Promise<Row<ActorRow>> {
+  const found = await readActor(ledger, p);
+  if (found === undefined) throw unknown(p);
+  if (found.value.state === "active") return found;
+  throw refusal(ErrorCode.FailedPrecondition, `${dotForm(p)} is revoked`, "grant it again: cotal actor grant");
+}
+
+const unknown = (p: Principal) =>
+  refusal(ErrorCode.NotFound, `there is no actor ${dotForm(p)}`, "cotal actor list shows who there is");
+
+async function writeRow(
+  { ledger }: PlaneParts,
+  p: Principal,
+  found: Row<ActorRow> | undefined,
+  row: ActorRow,
+): Promise<void> {
+  const key = actorKey.actor(p);
+  if (found === undefined) await ledger.create("auth", key, row);
+  else await ledger.cas("auth", key, row, found.revision);
+}
+
+/** The ACL row keeps what both it and the new row grant; it widens at the next connect only. */
+async function touchAcl(parts: PlaneParts, row: ActorRow, uid: string): Promise<void> {
+  const { ledger } = parts;
+  const key = ledgerKey.acl(row, uid);
+  await settled(parts, async () => {
+    const raw = await ledger.read("acl", key);
+    // None yet, or none any more: nobody reads by it.
+    if (raw.kind !== "value") return;
+    const found = await readRow(ledger, "acl", key, AclRow);
+    if (found === undefined) return;
+    const allowSubscribe = both(found.value.allowSubscribe, row.allowSubscribe);
+    await ledger.cas("acl", key, { ...found.value, allowSubscribe, at: parts.now() }, found.revision);
+  });
+}

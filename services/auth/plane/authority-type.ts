@@ -1,0 +1,115 @@
+/**
+ * What the edge (callout, exchange) asks of the authority: every read that lets somebody in, and the
+ * few writes that go with it (decision H45).
+ *
+ * Invariants
+ * 1. Every read is a leader read, done for this one question; nothing is cached.
+ * 2. `check` and `recheck` never throw for a state of the ledger: anything but a clear yes is a
+ *    refusal. A ledger that can't be read refuses too, as `unavailable`.
+ * 3. A refusal's reason is one plain line for a log and for the exchange's answer; it holds no secret.
+ */
+import type { ErrorCode } from "../../../shared/protocol/base/errors.ts";
+import type { Principal } from "../../../shared/protocol/base/principals.ts";
+import type { ActorRow } from "../../../shared/protocol/ledger/actor-rows.ts";
+import type { Row } from "../../../shared/ledger/store.ts";
+
+/** The identity claims of a bearer, once its signature holds (`act`, §10). */
+export type BearerAct = {
+  readonly owner: string;
+  readonly actor: string;
+  readonly lifecycleUid: string;
+  readonly credentialId: string;
+  readonly view?: string | undefined;
+};
+
+/** Who is behind a sign-in: the proof's issuer and subject, and the name to show for a new row. */
+export type SignIn = { readonly issuer: string; readonly subject: string; readonly name: string };
+
+/** An incarnation that may receive a bearer now. */
+export type Enrolled = {
+  readonly uid: string;
+  /** The root credential's id, the same for every bearer of the incarnation. */
+  readonly credentialId: string;
+  /** The row as it was read; its lists are what the callout will mint. */
+  readonly actor: ActorRow;
+  /** Unix seconds: where the root's ledger row ends now. No bearer outlives it. */
+  readonly rootExpires: number;
+};
+
+/** What a yes rested on; `recheck` proves that it still holds. Opaque to the edge. */
+export type Stamp = { readonly act: BearerAct; readonly actorRevision: number };
+
+export type Checked =
+  | {
+      readonly ok: true;
+      readonly actor: ActorRow;
+      /** Unix seconds: where the root's ledger row ends. */
+      readonly rootExpires: number;
+      readonly stamp: Stamp;
+    }
+  | { readonly ok: false; readonly code: ErrorCode; readonly reason: string };
+
+export type Refused = { readonly ok: false; readonly code: ErrorCode; readonly reason: string };
+
+/** One connection that is about to be let in. */
+export type Connect = {
+  /** `user_nkey` of the callout request: the subject of the JWT. */
+  readonly userKey: string;
+  readonly connId: string;
+  /** Unix seconds, of the JWT. */
+  readonly iat: number;
+  readonly exp: number;
+};
+
+/** The lists of one actor, as a grant names them. Channels are wire patterns. */
+export type ActorLists = {
+  readonly allowSubscribe: readonly string[];
+  readonly allowPublish: readonly string[];
+  readonly role?: string | undefined;
+  readonly capabilities: readonly string[];
+};
+
+export type Grant = Principal &
+  ActorLists & {
+    readonly name: string;
+    readonly kind: ActorRow["kind"];
+    /** The actor that bounds this one. Its row must be active, and contain every list. */
+    readonly parent?: Principal | undefined;
+    readonly secretDigest?: string | undefined;
+  };
+
+export type ListedActors = {
+  readonly actors: readonly ActorRow[];
+  /** Keys whose row does not parse: told by name, never left out in silence. */
+  readonly unreadable: readonly string[];
+  readonly cursor?: number;
+};
+
+export type Authority = {
+  /** The actor's row at the leader, whatever its state. Throws `failed-precondition` for a corrupt one. */
+  readonly readActor: (p: Principal) => Promise<Row<ActorRow> | undefined>;
+  /**
+   * Makes sure that the incarnation may receive a bearer: row, lifecycle, root credential, head stamp,
+   * all durable when it resolves. Safe to call again, and at once from many places. Throws
+   * `permission-denied` (no row under the policy `granted`, or a revoked one), `failed-precondition`
+   * (gate frozen or retired, lifecycle ending), `unavailable` (a new activation and no plane here).
+   */
+  readonly enrol: (p: Principal, who: SignIn) => Promise<Enrolled>;
+  /** For a bearer at connect time, and by the exchange after it has signed. */
+  readonly check: (act: BearerAct) => Promise<Checked>;
+  /** After signing, before the answer leaves. Never throws. */
+  readonly recheck: (stamp: Stamp) => Promise<{ readonly ok: true } | Refused>;
+  /**
+   * Writes the create-only evidence `natkey.<userKey>` and brings the read-ACL row to what the JWT
+   * will grant. Throws `already-exists` for a replayed user key, `conflict` if it can't settle.
+   */
+  readonly recordConnect: (checked: Extract<Checked, { ok: true }>, connect: Connect) => Promise<void>;
+};
+
+/** What the endpoint `auth` serves on top, for the operator. */
+export type ActorAdministration = {
+  readonly grant: (grant: Grant) => Promise<ActorRow>;
+  readonly narrow: (p: Principal, lists: Partial<ActorLists>) => Promise<ActorRow>;
+  readonly revoke: (p: Principal) => Promise<{ readonly uid: string; readonly opId: string | undefined }>;
+  readonly list: (page: { owner?: string | undefined; cursor?: number | undefined }) => Promise<ListedActors>;
+};

@@ -1,0 +1,113 @@
+/**
+ * May this bearer's incarnation connect now (§10)?
+ *
+ * Everything is read at the leader for this one question, at once: the actor's row, the root
+ * credential's row, the lifecycle head, the issuance gate. Anything but a clear yes is a refusal with a
+ * reason, and so is a ledger that can't be read.
+ *
+ * Invariant: a yes means that the actor's row is active and names this lifecycle, the head is active
+ * under it and stamped with this root, the root's row is active, unexpired and bound to this holder, and
+ * the gate is open.
+ */
+import { readRow } from "../../../shared/ledger/store.ts";
+import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
+import { LIFECYCLE_UID, PRINCIPAL_TOKEN, ROOT_CREDENTIAL_ID } from "../../../shared/protocol/base/grammar.ts";
+import { type Principal, dotForm } from "../../../shared/protocol/base/principals.ts";
+import type { ActorRow } from "../../../shared/protocol/ledger/actor-rows.ts";
+import { CredentialRow, GateRow, HeadRow, headMatchesKey, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
+import { outOfBounds, readActor } from "./actor-reads.ts";
+import type { Authority, BearerAct, Checked, Refused } from "./authority-type.ts";
+import type { PlaneParts } from "./parts.ts";
+
+type CheckParts = Pick<PlaneParts, "ledger" | "now">;
+
+const refuse = (code: ErrorCode, reason: string): Refused => ({ ok: false, code, reason });
+
+export function createCheck(parts: CheckParts): Pick<Authority, "check" | "recheck"> {
+  const check = async (act: BearerAct): Promise<Checked> => {
+    try {
+      return await decide(parts, act);
+    } catch (thrown) {
+      if (!(thrown instanceof CotalError)) throw thrown;
+      // A row that is corrupt says which; a broker that is away says so. Nothing of either lets anybody in.
+      return refuse(thrown.code, thrown.message);
+    }
+  };
+  return {
+    check,
+    recheck: async ({ act, actorRevision }) => {
+      const again = await check(act);
+      if (!again.ok) return again;
+      // What was signed came from that row and no other.
+      if (again.stamp.actorRevision === actorRevision) return { ok: true };
+      return refuse(ErrorCode.Conflict, `the grant of ${act.owner}.${act.actor} changed while it connected`);
+    },
+  };
+}
+
+async function decide({ ledger, now }: CheckParts, act: BearerAct): Promise<Checked> {
+  const { owner, actor, lifecycleUid: uid, credentialId } = act;
+  const lawful =
+    PRINCIPAL_TOKEN.test(owner) &&
+    PRINCIPAL_TOKEN.test(actor) &&
+    LIFECYCLE_UID.test(uid) &&
+    ROOT_CREDENTIAL_ID.test(credentialId);
+  // They become keys: one with a dot in it would read somebody else's row.
+  if (!lawful) return refuse(ErrorCode.Unauthenticated, "the bearer's identity claims are malformed");
+  const who = { owner, actor };
+  const [row, root, head, gate] = await Promise.all([
+    readActor(ledger, who),
+    readRow(ledger, "auth", ledgerKey.cred(uid, credentialId), CredentialRow),
+    readRow(ledger, "records", ledgerKey.head(who), HeadRow),
+    readRow(ledger, "auth", ledgerKey.gate(uid), GateRow),
+  ]);
+  const refused =
+    ofActor(row?.value, who, uid) ??
+    ofHead(head?.value, who, act) ??
+    ofRoot(root?.value, who, act, Math.floor(now() / 1000)) ??
+    ofGate(gate?.value, who);
+  if (refused !== undefined) return refused;
+  if (row === undefined || root === undefined) return refuse(ErrorCode.PermissionDenied, "it has no rows");
+  const outside = await outOfBounds(ledger, row.value);
+  if (outside !== undefined) return refuse(ErrorCode.PermissionDenied, `${dotForm(who)} may not connect: ${outside}`);
+  return { ok: true, actor: row.value, rootExpires: root.value.exp, stamp: { act, actorRevision: row.revision } };
+}
+
+function ofActor(row: ActorRow | undefined, who: Principal, uid: string): Refused | undefined {
+  if (row === undefined) return refuse(ErrorCode.PermissionDenied, `${dotForm(who)} is granted nothing in this space`);
+  if (row.state !== "active") return refuse(ErrorCode.PermissionDenied, `the grant of ${dotForm(who)} is revoked`);
+  if (row.lifecycleUid === uid) return undefined;
+  return refuse(ErrorCode.Expired, `the bearer is of an earlier lifecycle of ${dotForm(who)}`);
+}
+
+function ofHead(head: HeadRow | undefined, who: Principal, act: BearerAct): Refused | undefined {
+  if (head === undefined) return refuse(ErrorCode.FailedPrecondition, `${dotForm(who)} has no lifecycle`);
+  if (!headMatchesKey(head, who)) {
+    return refuse(ErrorCode.FailedPrecondition, `the lifecycle head of ${dotForm(who)} names another alias`);
+  }
+  if (head.state !== "active" || head.lifecycleUid !== act.lifecycleUid) {
+    return refuse(ErrorCode.Expired, `the lifecycle of ${dotForm(who)} is ended or was replaced`);
+  }
+  if (head.currentCredentialId === act.credentialId) return undefined;
+  return refuse(ErrorCode.Expired, `the root credential of ${dotForm(who)} was replaced`);
+}
+
+function ofRoot(row: CredentialRow | undefined, who: Principal, act: BearerAct, seconds: number): Refused | undefined {
+  if (row === undefined)
+    return refuse(ErrorCode.Unauthenticated, `the root credential of ${dotForm(who)} is not in the ledger`);
+  const bound =
+    row.credentialId === act.credentialId &&
+    row.lifecycleUid === act.lifecycleUid &&
+    row.holderPrincipal === dotForm(who);
+  if (!bound) return refuse(ErrorCode.Unauthenticated, `the root credential is not one of ${dotForm(who)}`);
+  if (row.state !== "active")
+    return refuse(ErrorCode.PermissionDenied, `the root credential of ${dotForm(who)} is revoked`);
+  if (row.exp > seconds) return undefined;
+  return refuse(ErrorCode.Expired, `the root credential of ${dotForm(who)} has expired`);
+}
+
+function ofGate(gate: GateRow | undefined, who: Principal): Refused | undefined {
+  if (gate?.state === "open") return undefined;
+  const why = gate === undefined ? "is missing" : `is ${gate.state} (${gate.op.kind} ${gate.op.opId})`;
+  return refuse(ErrorCode.FailedPrecondition, `the issuance gate of ${dotForm(who)} ${why}`);
+}

@@ -1,0 +1,166 @@
+/**
+ * One authority plane per space (§13.13, supplement I): the row `plane`, and the connection that holds it.
+ *
+ * The row names a connection that does nothing but hold. While that connection stands the claim is held;
+ * when it ends, for whatever reason, the plane is lost at once and claimed anew.
+ *
+ * Invariants
+ * 1. A row is taken by create or compare-and-set only, from `released`, or from `held` once both of its
+ *    connections are proved gone. Live and unknown refuse, and read differently. No time-out, no
+ *    heartbeat.
+ * 2. Whoever finds the row held waits quietly: no connection is opened to wait.
+ * 3. A clean end closes the holding connection first and then releases the row.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import { type LedgerStore, type Row, readRow } from "../../../shared/ledger/store.ts";
+import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
+import { type ConnectionTuple, PlaneRow, actorKey } from "../../../shared/protocol/ledger/actor-rows.ts";
+import type { Liveness } from "./liveness.ts";
+
+/** Why there is no claim. Each reads differently to an operator. */
+export type ClaimState =
+  | { readonly kind: "held"; readonly generation: number }
+  /** Another plane of this space is alive. */
+  | { readonly kind: "live-peer"; readonly claimId: string }
+  /** Whether the holder is alive can't be told. */
+  | { readonly kind: "inconclusive"; readonly claimId: string }
+  /** Somebody else was faster. */
+  | { readonly kind: "outrun" }
+  /** The connection that held it has ended. */
+  | { readonly kind: "lost" }
+  | { readonly kind: "failed"; readonly cause: unknown };
+
+/** A connection opened to hold the claim. */
+export type Holding = {
+  readonly tuple: ConnectionTuple;
+  /** Settles at the first fault of the connection; it never comes back. */
+  readonly ended: Promise<unknown>;
+  readonly close: () => Promise<void>;
+};
+
+export type ClaimParts = {
+  readonly claimId: string;
+  readonly ledger: LedgerStore;
+  readonly livenessOf: (tuple: ConnectionTuple) => Promise<Liveness>;
+  readonly hold: () => Promise<Holding>;
+  readonly onState: (state: ClaimState) => void;
+  /** What only the holder does; it is stopped before the claim is given up. */
+  readonly whileHeld: () => Promise<{ readonly stop: () => Promise<void> }>;
+  readonly now: () => number;
+  readonly retryMs?: number;
+};
+
+export type Claim = {
+  readonly held: () => boolean;
+  /** Lets go, and waits until the row says so. */
+  readonly stop: () => Promise<void>;
+};
+
+const RETRY_MS = 2000;
+
+/** Claims the plane, now and whenever it becomes free, until stopped. */
+export function keepClaim(parts: ClaimParts): Claim {
+  const stopping = new AbortController();
+  let held = false;
+  let said = "";
+  const say = (state: ClaimState): void => {
+    held = state.kind === "held";
+    // What ends because it was told to is no news.
+    if (stopping.signal.aborted) return;
+    // A wait is told once, not at each look.
+    if (said === state.kind && !held) return;
+    said = state.kind;
+    parts.onState(state);
+  };
+  const run = async (): Promise<void> => {
+    while (!stopping.signal.aborted) {
+      try {
+        await turn(parts, say, stopping.signal);
+      } catch (cause) {
+        say({ kind: "failed", cause });
+      }
+      await pause(parts.retryMs ?? RETRY_MS, stopping.signal);
+    }
+  };
+  const ended = run();
+  return {
+    held: () => held,
+    stop: async () => {
+      stopping.abort();
+      await ended;
+    },
+  };
+}
+
+/** One try: until the claim is lost, or at once if it can't be had. */
+async function turn(parts: ClaimParts, say: (state: ClaimState) => void, stopping: AbortSignal): Promise<void> {
+  const found = await readRow(parts.ledger, "auth", actorKey.plane, PlaneRow);
+  const obstacle = await standsInTheWay(parts, found?.value);
+  if (obstacle !== undefined) return say(obstacle);
+  if (stopping.aborted) return;
+  const holding = await parts.hold();
+  let taken: Row<PlaneRow> | undefined;
+  try {
+    taken = await take(parts, found, holding.tuple);
+    if (taken === undefined) return say({ kind: "outrun" });
+    say({ kind: "held", generation: taken.value.generation });
+    const duty = await parts.whileHeld();
+    await Promise.race([holding.ended, aborted(stopping)]);
+    say({ kind: "lost" });
+    await duty.stop();
+  } finally {
+    // Also where the duty could not begin, or not end.
+    if (taken !== undefined) say({ kind: "lost" });
+    await holding.close();
+    if (taken !== undefined) await release(parts, taken);
+  }
+}
+
+async function standsInTheWay(parts: ClaimParts, row: PlaneRow | undefined): Promise<ClaimState | undefined> {
+  if (row?.state !== "held") return undefined;
+  const { claimId } = row;
+  const found = await Promise.all([parts.livenessOf(row.ledger), parts.livenessOf(row.records)]);
+  if (found.includes("live")) return { kind: "live-peer", claimId };
+  return found.every((one) => one === "gone") ? undefined : { kind: "inconclusive", claimId };
+}
+
+/** `undefined` if somebody else was faster. */
+async function take(
+  { ledger, claimId, now }: ClaimParts,
+  found: Row<PlaneRow> | undefined,
+  tuple: ConnectionTuple,
+): Promise<Row<PlaneRow> | undefined> {
+  const value: PlaneRow = {
+    v: 1,
+    generation: (found?.value.generation ?? 0) + 1,
+    claimId,
+    state: "held",
+    ledger: tuple,
+    records: tuple,
+    openedAt: now(),
+  };
+  try {
+    const revision =
+      found === undefined
+        ? await ledger.create("auth", actorKey.plane, value)
+        : await ledger.cas("auth", actorKey.plane, value, found.revision);
+    return { value, revision };
+  } catch (error) {
+    if (error instanceof CotalError && error.code === ErrorCode.Conflict) return undefined;
+    throw error;
+  }
+}
+
+/** A release that fails is no harm: the holding connection is gone, and anybody can prove it. */
+async function release({ ledger }: ClaimParts, { value, revision }: Row<PlaneRow>): Promise<void> {
+  await ledger.cas("auth", actorKey.plane, { ...value, state: "released" }, revision).catch(() => undefined);
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.resolve();
+  return new Promise((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
+}
+
+async function pause(ms: number, stopping: AbortSignal): Promise<void> {
+  await sleep(ms, undefined, { signal: stopping }).catch(() => undefined);
+}

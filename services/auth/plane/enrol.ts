@@ -1,0 +1,159 @@
+/**
+ * Enrolment: everything that must be durable before a bearer may leave (§10, §13.1).
+ *
+ * In order: actor row · lifecycle (`shared/ledger/activation.ts`: uid, frozen gate, head, durables and
+ * read ACL, gate opened) · root credential row · gate touched · head stamped.
+ *
+ * Invariants
+ * 1. The lifecycle UID is the row's, and the operation's id comes from it, so every retry, from any
+ *    process, is the same operation.
+ * 2. An existing lifecycle needs no plane; a new one does (decision H45).
+ * 3. The row is read again once the head is active and before the gate opens: whoever revokes it either
+ *    finds the head and ends it, or has revoked before that reading and stops the activation there.
+ */
+import { activate, enterCredential } from "../../../shared/ledger/activation.ts";
+import { ROOT_LIFE_SECONDS, rootCredentialId } from "../../../shared/ledger/root.ts";
+import { type Row, createOrRead, readRow } from "../../../shared/ledger/store.ts";
+import { canonicalDigest } from "../../../shared/protocol/base/canonical.ts";
+import { ErrorCode } from "../../../shared/protocol/base/errors.ts";
+import { DERIVED_OWNER_TOKEN } from "../../../shared/protocol/base/grammar.ts";
+import { type Principal, dotForm, drawLifecycleUid, principal } from "../../../shared/protocol/base/principals.ts";
+import { checkName } from "../../../shared/protocol/chat/presence.ts";
+import { type ActorRow, actorKey } from "../../../shared/protocol/ledger/actor-rows.ts";
+import { AclRow, GateRow, HeadRow, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
+import { outOfBounds, readActor } from "./actor-reads.ts";
+import type { Enrolled, SignIn } from "./authority-type.ts";
+import { normalised } from "./envelope.ts";
+import { type PlaneParts, demandPlane, refusal, settled } from "./parts.ts";
+
+/** Names that only the service itself gives (§10 chat sessions, §13.1 service custody). */
+const RESERVED_LEADS = ["chat_", "svc_"] as const;
+
+export async function enrol(parts: PlaneParts, p: Principal, who: SignIn): Promise<Enrolled> {
+  const alias = principal(p.owner, p.actor);
+  return settled(parts, () => enrolOnce(parts, alias, who));
+}
+
+async function enrolOnce(parts: PlaneParts, p: Principal, who: SignIn): Promise<Enrolled> {
+  const { ledger } = parts;
+  const row = (await readActor(ledger, p)) ?? (await firstRow(parts, p, who));
+  await demandGranted(parts, row.value, p);
+  const { lifecycleUid: uid } = row.value;
+  const [head, gate] = await Promise.all([
+    readRow(ledger, "records", ledgerKey.head(p), HeadRow),
+    readRow(ledger, "auth", ledgerKey.gate(uid), GateRow),
+  ]);
+  const current = head?.value.state === "active" && head.value.lifecycleUid === uid ? head.value : undefined;
+  if (current === undefined || gate?.value.state !== "open") await begin(parts, row, p);
+  const credentialId = current?.currentCredentialId ?? rootCredentialId(uid, current?.processEpoch ?? 1);
+  const rootExpires = Math.floor(parts.now() / 1000) + ROOT_LIFE_SECONDS;
+  await enterCredential(ledger, { principal: p, uid, credentialId, expires: rootExpires });
+  return { uid, credentialId, actor: row.value, rootExpires };
+}
+
+async function demandGranted({ ledger }: PlaneParts, row: ActorRow, p: Principal): Promise<void> {
+  if (row.state === "revoked") {
+    throw refusal(
+      ErrorCode.PermissionDenied,
+      `the grant of ${dotForm(p)} is revoked`,
+      "ask the operator to grant it again: cotal actor grant",
+    );
+  }
+  if (row.kind !== "interactive") {
+    throw refusal(
+      ErrorCode.PermissionDenied,
+      `${dotForm(p)} is a managed agent: nobody signs in under its name`,
+      "sign in under a name of your own",
+    );
+  }
+  const outside = await outOfBounds(ledger, row);
+  if (outside === undefined) return;
+  throw refusal(
+    ErrorCode.PermissionDenied,
+    `${dotForm(p)} may not sign in: ${outside}`,
+    "ask the operator for a narrower grant: cotal actor narrow",
+  );
+}
+
+/** Under the policy `auto` signing in is what makes an actor. */
+async function firstRow(parts: PlaneParts, p: Principal, who: SignIn): Promise<Row<ActorRow>> {
+  const { ledger, policy, defaults, actorsPerOwner } = parts;
+  if (policy !== "auto" || !DERIVED_OWNER_TOKEN.test(p.owner) || parts.isReservedOwner(p.owner)) {
+    throw refusal(
+      ErrorCode.PermissionDenied,
+      `${dotForm(p)} is granted nothing in this space`,
+      "ask the operator for a grant: cotal actor grant",
+    );
+  }
+  if (RESERVED_LEADS.some((lead) => p.actor.startsWith(lead))) {
+    throw refusal(ErrorCode.PermissionDenied, `${p.actor} is a name that the service gives`, "choose another name");
+  }
+  demandPlane(parts);
+  const have = await ledger.keys("auth", actorKey.actorsOf(p.owner));
+  if (have.length >= actorsPerOwner) {
+    throw refusal(
+      ErrorCode.ResourceExhausted,
+      `this person has ${have.length} actors already, and ${actorsPerOwner} are allowed`,
+      "use one of them: cotal actor list",
+    );
+  }
+  const row: ActorRow = {
+    v: 1,
+    ...p,
+    lifecycleUid: drawLifecycleUid(parts.random),
+    state: "active",
+    kind: "interactive",
+    name: checkName(who.name),
+    ...normalised(defaults),
+    at: parts.now(),
+  };
+  await parts.tryMint(row);
+  const revision = await ledger.create("auth", actorKey.actor(p), row);
+  return { value: row, revision };
+}
+
+/** Activates the row's lifecycle, or finishes an activation that died. */
+async function begin(parts: PlaneParts, row: Row<ActorRow>, p: Principal): Promise<void> {
+  demandPlane(parts);
+  const { lifecycleUid: uid, role } = row.value;
+  await activate(
+    parts.ledger,
+    {
+      opId: `enrol-${uid}`,
+      principal: p,
+      requestDigest: canonicalDigest({ principal: dotForm(p), uid }),
+      managerInstance: parts.managerInstance,
+      uid,
+      now: parts.now(),
+      random: parts.random,
+    },
+    async () => {
+      await parts.makeDurables(p, uid, role);
+      await createOrRead(parts.ledger, "acl", ledgerKey.acl(p, uid), AclRow, firstAcl(row.value, parts.now()));
+      const now = await readActor(parts.ledger, p);
+      if (now?.value.state === "active" && now.value.lifecycleUid === uid) return;
+      throw refusal(
+        ErrorCode.PermissionDenied,
+        `the grant of ${dotForm(p)} was revoked meanwhile`,
+        "ask the operator to grant it again: cotal actor grant",
+      );
+    },
+  );
+}
+
+function firstAcl(row: ActorRow, at: number): AclRow {
+  return aclOf(row, rootCredentialId(row.lifecycleUid, 1), at);
+}
+
+/** The read ACL of a lifecycle as its actor's row grants it (decisions H34, H55). */
+export function aclOf(row: ActorRow, credential: string, at: number): AclRow {
+  return {
+    v: 1,
+    name: row.name,
+    allowSubscribe: row.allowSubscribe,
+    ...(row.role === undefined ? {} : { role: row.role }),
+    durables: true,
+    credential,
+    at,
+  };
+}

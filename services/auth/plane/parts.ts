@@ -1,0 +1,75 @@
+/** What the plane's parts are given: the ledger, the broker behind it, and the rules of the space. */
+import type { LedgerStore } from "../../../shared/ledger/store.ts";
+import { CotalError, ErrorCode, Outcome } from "../../../shared/protocol/base/errors.ts";
+import type { Principal, RandomBytes } from "../../../shared/protocol/base/principals.ts";
+import type { ActorRow } from "../../../shared/protocol/ledger/actor-rows.ts";
+import type { ActorLists } from "./authority-type.ts";
+
+/** How an actor that has no row is met. */
+export type EnrolPolicy = "auto" | "granted";
+
+export type ActorPage = {
+  readonly rows: readonly { readonly key: string; readonly seq: number; readonly value: unknown }[];
+  readonly cursor?: number;
+};
+
+export type PlaneParts = {
+  readonly space: string;
+  readonly ledger: LedgerStore;
+  /** Does this process hold the plane's claim now (`claim.ts`)? */
+  readonly holdsPlane: () => boolean;
+  /** Makes what a lifecycle receives through; safe to run again. */
+  readonly makeDurables: (p: Principal, uid: string, role: string | undefined) => Promise<void>;
+  /** Removes exactly what an ended lifecycle left; safe to run again. */
+  readonly removeRemains: (p: Principal, uid: string) => Promise<void>;
+  /** Last sequence of each stream of the space, for the frontier of an end. */
+  readonly frontiers: () => Promise<Readonly<Record<string, number>>>;
+  /** Bytes that the rows of one answer may have. */
+  readonly answerBytes: () => number;
+  readonly actorPage: (filter: string, cursor: number | undefined) => Promise<ActorPage>;
+  /** Throws for lists that no credential could carry (§9 size gate, decision H32). */
+  readonly tryMint: (row: ActorRow) => Promise<void>;
+  /** Owners that nobody signs in as: the space itself. */
+  readonly isReservedOwner: (owner: string) => boolean;
+  readonly policy: EnrolPolicy;
+  /** What an actor gets under the policy `auto`. */
+  readonly defaults: ActorLists;
+  /** Actors that one owner may make by signing in. */
+  readonly actorsPerOwner: number;
+  /** This process, as lifecycle heads name it. */
+  readonly managerInstance: string;
+  /** Epoch milliseconds. */
+  readonly now: () => number;
+  readonly random: RandomBytes;
+};
+
+const ROUNDS = 10;
+const MOST_WAIT_MS = 40;
+
+/** Runs again what lost a compare-and-set to somebody else; everything in it must converge. */
+export async function settled<T>({ random }: Pick<PlaneParts, "random">, run: () => Promise<T>): Promise<T> {
+  for (let round = 1; ; round += 1) {
+    try {
+      return await run();
+    } catch (error) {
+      const lost = error instanceof CotalError && error.code === ErrorCode.Conflict;
+      if (!lost || round === ROUNDS) throw error;
+      const share = (random(1)[0] ?? 0) / 256;
+      await new Promise((resolve) => setTimeout(resolve, Math.min(MOST_WAIT_MS, 2 ** round) * share));
+    }
+  }
+}
+
+export function refusal(code: ErrorCode, message: string, next: string): CotalError {
+  return new CotalError(code, message, { outcome: Outcome.NotExecuted, next });
+}
+
+/** Throws unless this process may do what only the plane does (decision H45). */
+export function demandPlane({ holdsPlane }: Pick<PlaneParts, "holdsPlane">): void {
+  if (holdsPlane()) return;
+  throw refusal(
+    ErrorCode.Unavailable,
+    "this process does not hold the authority plane of the space",
+    "ask again in a moment; cotal doctor names who holds it",
+  );
+}

@@ -1,0 +1,151 @@
+/** The auth service's spaces: what is counted, logged and opened for each. */
+import type { Context } from "../../shared/daemon/lifecycle.ts";
+import { type Spaces, keepSpaces as keep } from "../../shared/daemon/spaces.ts";
+import type { authConfig } from "./config.ts";
+import { DEV_ISSUER_NOTICE } from "./dev-issuer.ts";
+import { spacesWithAuthKeys } from "./keys.ts";
+import type { EdgeSettings } from "./open-edge.ts";
+import { openSpace } from "./open-space.ts";
+import { createSparing } from "./sparing.ts";
+import type { ClaimState } from "./plane/claim.ts";
+
+/** Lines about refusals, in all spaces together. */
+const LINES_PER_MINUTE = 120;
+
+export type Values = ReturnType<typeof authConfig.read>["values"];
+
+export function keepSpaces(context: Context<Values>): Spaces {
+  const { values, log } = context;
+  const edge = edgeOf(context);
+  if (values.devIssuer) log.warn(DEV_ISSUER_NOTICE);
+  const served = servedOf(context);
+  return keep({
+    context,
+    spaces: values.spaces,
+    discover: () => spacesWithAuthKeys(values.keys),
+    open: async (hooks) => {
+      const { space } = hooks;
+      const opened = await openSpace({
+        ...hooks,
+        servers: values.servers,
+        keysPattern: values.keys,
+        roles: { edge: values.roles !== "plane", plane: values.roles !== "edge" },
+        plane: {
+          policy: values.policy,
+          defaults: {
+            allowSubscribe: values.defaultSubscribe,
+            allowPublish: values.defaultPublish,
+            capabilities: [],
+          },
+          actorsPerOwner: values.actorsPerOwner,
+        },
+        edge: edge(space),
+        concurrency: values.concurrency,
+        perCaller: values.perCaller,
+        onServed: (event) => served(space, event.command, event.result, event.milliseconds),
+        onPlane: (state) => sayPlane(context, space, state),
+      });
+      const { principal, epoch, exchange } = opened;
+      log.info("the space is served", { space, principal, epoch, exchange });
+      return opened;
+    },
+  });
+}
+
+function servedOf({ metrics }: Context<Values>) {
+  const requests = metrics.counter({
+    name: `${metrics.prefix}requests_total`,
+    help: "Requests of the endpoint answered, by command and result.",
+    labels: ["space", "command", "result"],
+  });
+  const seconds = metrics.histogram({
+    name: `${metrics.prefix}request_duration_seconds`,
+    help: "From a request's arrival to its answer.",
+    labels: ["space", "command"],
+  });
+  return (space: string, command: string, result: string, milliseconds: number): void => {
+    requests.inc({ space, command, result });
+    seconds.observe({ space, command }, milliseconds / 1000);
+  };
+}
+
+/** The edge's settings of a space, with its metrics. No event carries a secret (`edge/`). */
+function edgeOf({ values, metrics, log }: Context<Values>): (space: string) => EdgeSettings {
+  const connects = metrics.counter({
+    name: `${metrics.prefix}connects_total`,
+    help: "Connects that the broker asked about, by result.",
+    labels: ["space", "result"],
+  });
+  const connectSeconds = metrics.histogram({
+    name: `${metrics.prefix}connect_duration_seconds`,
+    help: "From the broker's question to our answer.",
+    labels: ["space"],
+  });
+  const exchanges = metrics.counter({
+    name: `${metrics.prefix}exchanges_total`,
+    help: "Exchanges, by result.",
+    labels: ["space", "result"],
+  });
+  const exchangeSeconds = metrics.histogram({
+    name: `${metrics.prefix}exchange_duration_seconds`,
+    help: "From an exchange's arrival to its answer.",
+    labels: ["space"],
+  });
+  const { idpIssuer: issuer, idpAudience: audience, idpJwks: jwks, idpAlgorithms: algorithms } = values;
+  const idp =
+    issuer === undefined || audience === undefined
+      ? undefined
+      : { issuer, audience, algorithms, ...(jwks === undefined ? {} : { jwks }) };
+  const sparing = createSparing(LINES_PER_MINUTE, () => performance.now());
+  return (space) => ({
+    idp,
+    devIssuer: values.devIssuer,
+    faceFile: values.faceFile,
+    facePort: values.facePort,
+    clientServers: values.clientServers,
+    connects: values.connects,
+    onCallout: (event) => {
+      if (event.kind === "unreadable") {
+        connects.inc({ space, result: event.fault });
+        return;
+      }
+      if (event.kind === "unanswered") {
+        connects.inc({ space, result: event.kind });
+        sparing((more) => log.warn("a connect got no answer", { space, err: event.cause, ...more }));
+        return;
+      }
+      connects.inc({ space, result: event.kind === "allowed" ? "ok" : event.reason });
+      connectSeconds.observe({ space }, event.milliseconds / 1000);
+      if (event.kind === "allowed") log.debug("connected", { space, principal: event.principal });
+      else {
+        const { principal, line, cause } = event;
+        sparing((more) => log.info("denied", { space, principal, reason: line, err: cause, ...more }));
+      }
+    },
+    onExchange: ({ result, principal, milliseconds, cause }) => {
+      exchanges.inc({ space, result });
+      exchangeSeconds.observe({ space }, milliseconds / 1000);
+      log.debug("exchanged", { space, result, principal, err: cause });
+    },
+    onFace: ({ route, status, cause }) => {
+      if (status >= 500)
+        sparing((more) => log.warn("the exchange failed", { space, route, status, err: cause, ...more }));
+    },
+  });
+}
+
+const PLANE_WORDS: Readonly<Record<ClaimState["kind"], string>> = {
+  held: "this process holds the authority plane of the space",
+  "live-peer": "another process holds the authority plane of the space; this one waits and lets in who is enrolled",
+  inconclusive: "whether the holder of the authority plane is alive can't be told; this process waits",
+  outrun: "another process was faster to take the authority plane; this one waits",
+  lost: "the connection that held the authority plane has ended; it is claimed anew",
+  failed: "the authority plane can't be claimed; it is tried again",
+};
+
+function sayPlane({ log }: Context<Values>, space: string, state: ClaimState): void {
+  const { kind, ...rest } = state;
+  const fields = { space, plane: kind, ...("cause" in rest ? { err: rest.cause } : rest) };
+  if (kind === "held" || kind === "live-peer" || kind === "outrun") log.info(PLANE_WORDS[kind], fields);
+  else log.warn(PLANE_WORDS[kind], fields);
+}

@@ -1,0 +1,40 @@
+/**
+ * What a new lifecycle receives through (§8): its inbox, its backstop, and its role's queue.
+ *
+ * Invariants
+ * 1. The inbox begins after what is stored when it is made, and a repetition keeps the one that is
+ *    there, with the frontier of the first run.
+ * 2. Every creation passes through `effect`, so that a test can end the process around it.
+ */
+import type { NatsConnection } from "@nats-io/transport-node";
+import { spaceNames } from "../protocol/base/names.ts";
+import type { Principal } from "../protocol/base/principals.ts";
+import { type ConsumerSpec, dlvConsumer, dmConsumer, roleConsumer } from "./durables.ts";
+import { ensureConsumer, streamState, verifyConsumer } from "./ensure.ts";
+import type { Writer } from "./write.ts";
+
+export type LifecycleDurables = {
+  readonly space: string;
+  readonly principal: Principal;
+  readonly uid: string;
+  readonly role?: string | undefined;
+};
+
+/** Safe to run again. */
+export async function ensureLifecycleDurables(
+  nc: NatsConnection,
+  { effect }: Pick<Writer, "effect">,
+  { space, principal, uid, role }: LifecycleDurables,
+): Promise<void> {
+  const { lastSeq } = await streamState(nc, spaceNames(space).dm);
+  await effect(() => ensureInbox(nc, dmConsumer(space, principal, uid, lastSeq + 1)));
+  await effect(() => ensureConsumer(nc, dlvConsumer(space, principal, uid)));
+  if (role !== undefined) await effect(() => ensureConsumer(nc, roleConsumer(space, role)));
+}
+
+/** A retry finds the inbox that the first run made, with the frontier of that run: it stays (§8). */
+async function ensureInbox(nc: NatsConnection, spec: ConsumerSpec): Promise<void> {
+  const drift = await verifyConsumer(nc, spec);
+  if (drift.length > 0 && drift.every(({ field }) => field === "opt_start_seq")) return;
+  await ensureConsumer(nc, spec);
+}

@@ -1,0 +1,62 @@
+/** Shapes of what the endpoint `auth` serves to the operator: the actor ledger (§9, §10). */
+import { z } from "zod";
+import { LIFECYCLE_UID, PRINCIPAL_TOKEN, ROLE_TOKEN } from "../base/grammar.ts";
+import { ActorRow, actorLists } from "../ledger/actor-rows.ts";
+
+const token = z.string().regex(PRINCIPAL_TOKEN);
+const { allowSubscribe, allowPublish, role, capabilities } = actorLists;
+
+/** Grants an actor, or sets what an active one is granted. */
+export const ActorGrantArgs = z.strictObject({
+  /** The owner token; or who it is, and the service works the token out. */
+  owner: z.union([token, z.strictObject({ issuer: z.string().min(1), subject: z.string().min(1) })]),
+  actor: token,
+  /** Display name; the actor's own if left out. */
+  name: z.string().optional(),
+  kind: ActorRow.shape.kind.optional(),
+  allowSubscribe: allowSubscribe.optional(),
+  allowPublish: allowPublish.optional(),
+  role,
+  capabilities: capabilities.optional(),
+  /** The actor for whom it acts, and who bounds it. */
+  parent: z.strictObject({ owner: token, actor: token }).optional(),
+  secretDigest: ActorRow.shape.secretDigest,
+});
+export type ActorGrantArgs = z.infer<typeof ActorGrantArgs>;
+
+/** Takes away; what is left out stays as it is. */
+export const ActorNarrowArgs = z.strictObject({
+  owner: token,
+  actor: token,
+  allowSubscribe: allowSubscribe.optional(),
+  allowPublish: allowPublish.optional(),
+  /** `null` takes the role away. */
+  role: z.string().regex(ROLE_TOKEN).nullable().optional(),
+  capabilities: capabilities.optional(),
+});
+export type ActorNarrowArgs = z.infer<typeof ActorNarrowArgs>;
+
+/** An actor as it is shown: never with the digest of its secret. */
+export const ShownActor = z.looseObject(ActorRow.omit({ secretDigest: true }).shape);
+export type ShownActor = z.infer<typeof ShownActor>;
+
+export const ActorAnswer = z.looseObject({ actor: ShownActor });
+
+export const ActorRevokeArgs = z.strictObject({ owner: token, actor: token });
+export const ActorRevokeAnswer = z.looseObject({
+  uid: z.string().regex(LIFECYCLE_UID),
+  /** The operation that ends its lifecycle; absent if it never began, or is over. */
+  opId: z.string().optional(),
+});
+
+export const ActorListArgs = z.strictObject({
+  owner: token.optional(),
+  cursor: z.number().int().nonnegative().optional(),
+});
+export const ActorListAnswer = z.looseObject({
+  actors: z.array(ShownActor),
+  /** Keys of rows that do not parse. */
+  unreadable: z.array(z.string()),
+  /** Absent on the last page. */
+  cursor: z.number().optional(),
+});

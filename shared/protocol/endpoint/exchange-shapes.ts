@@ -1,0 +1,71 @@
+/**
+ * The token exchange over HTTP (§10): what is asked, what is answered, and the file that says where the
+ * exchange of this machine is.
+ *
+ * Both sides read their half from here. The client's shapes are loose: a later service may say more.
+ */
+import { z } from "zod";
+import { DERIVED_OWNER_TOKEN, LIFECYCLE_UID, PRINCIPAL_TOKEN } from "../base/grammar.ts";
+
+/** Names of our own in HTTP requests. */
+export const ExchangeHeader = {
+  /** The secret of one start of a loopback face. */
+  Capability: "x-cotal-capability",
+} as const;
+
+export const ExchangePath = { Exchange: "/exchange", DevToken: "/dev/token" } as const;
+
+/** Three parts of base64url: a JWT or a JWS in its compact form. */
+const COMPACT = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/;
+const MAX_TOKEN = 16 * 1024;
+
+export const CompactToken = z.string().max(MAX_TOKEN).regex(COMPACT);
+
+export type ExchangeRequest = {
+  readonly space: string;
+  /** Secret. */
+  readonly idToken: string;
+  readonly actor: string;
+  readonly view?: string;
+};
+
+export const ExchangeAnswer = z.looseObject({
+  /** Secret. */
+  bearer: CompactToken,
+  /** Unix seconds. */
+  expiresAt: z.int().positive(),
+  owner: z.string().regex(DERIVED_OWNER_TOKEN),
+  actor: z.string().regex(PRINCIPAL_TOKEN),
+  lifecycleUid: z.string().regex(LIFECYCLE_UID),
+  sentinel: CompactToken,
+  /** Where the broker is, if the service knows. */
+  servers: z.array(z.string().max(512)).max(64).optional(),
+});
+export type ExchangeAnswer = z.infer<typeof ExchangeAnswer>;
+
+export const RATE_LIMITED = "RATE_LIMITED";
+
+/** The body of a 429 (§10). */
+export const ExchangeLimited = z.looseObject({
+  code: z.literal(RATE_LIMITED),
+  retryAfterSeconds: z.int().min(1).max(86_400),
+  limit: z.enum(["actor", "owner"]).optional(),
+});
+
+/** The body of every other refusal. */
+export const ExchangeRefusal = z.looseObject({
+  code: z.string().max(64),
+  error: z.string(),
+  next: z.string().optional(),
+});
+
+/** `exchange-<space>.json`: a loopback face, for whoever may read the run folder. */
+export const FaceFile = z.looseObject({
+  url: z.url({ protocol: /^https?$/ }),
+  /** Secret. */
+  capability: z.string().min(1).max(256),
+});
+export type FaceFile = z.infer<typeof FaceFile>;
+
+/** The answer of the development issuer. */
+export const DevToken = z.looseObject({ idToken: CompactToken });

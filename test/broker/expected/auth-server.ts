@@ -1,0 +1,38 @@
+/** The auth service in front: it serves the commands of the actor ledger and speaks by derived replies only. */
+import { type Expected, type Line, NONCE, type Who, caller, dot, pub, sub } from "./kit.ts";
+
+const COMMANDS = ["actor-grant", "actor-narrow", "actor-revoke", "actor-list", "describe"];
+
+export function authServer(who: Who): Expected[] {
+  const { space: s, stranger } = who;
+  const served = COMMANDS.flatMap((command): Line[] => [
+    { op: "sub", subject: `cotal.${s}.ep.one.auth.${command}.>`, queue: "auth" },
+    ...sub(`cotal.${s}.ep.inst.auth.${who.uid}.${command}.>`),
+  ]);
+  return [
+    {
+      account: "front",
+      must: [
+        ...sub(`_INBOX_${who.connId}.>`),
+        ...served,
+        ...pub(`cotal.${s}.ep.reply.auth.${who.uid}.${who.epoch}.*.*.*.*`),
+      ],
+      deny: [],
+      mustNot: [
+        ...sub(">", "cotal.>", `cotal.${s}.>`, `cotal.${s}.chat.>`, `cotal.${s}.ep.>`, "$SYS.>", "_INBOX.>"),
+        ...sub(`_INBOX_${stranger.connId}.>`, `cotal.${s}.ep.one.auth.actor-grant.>`, `cotal.${s}.ep.one.auth.>`),
+        { op: "sub", subject: `cotal.${s}.ep.one.auth.actor-grant.>`, queue: "other" },
+        { op: "sub", subject: `cotal.${s}.ep.one.provisioner.mint.>`, queue: "auth" },
+        ...sub(`cotal.${s}.ep.inst.auth.${stranger.uid}.actor-grant.>`),
+        ...pub(
+          `cotal.${s}.ep.reply.provisioner.${who.uid}.${who.epoch}.${caller(stranger)}.${NONCE}`,
+          `cotal.${s}.ep.reply.auth.${stranger.uid}.${who.epoch}.${caller(stranger)}.${NONCE}`,
+          `cotal.${s}.ep.reply.auth.${who.uid}.${who.epoch + 1}.${caller(stranger)}.${NONCE}`,
+          `cotal.${s}.ep.one.auth.actor-grant.${caller(who)}.${NONCE}`,
+        ),
+        ...pub(`cotal.${s}.chat.${dot(who)}.general`, `$KV.cotal_presence_${s}.${dot(who)}`, "$JS.API.INFO"),
+        ...pub(`$KV.cotal_auth_${s}.actor.x`, `$KV.cotal_acl_${s}.x`, `_INBOX_${stranger.connId}.x`),
+      ],
+    },
+  ];
+}

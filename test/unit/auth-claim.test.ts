@@ -1,0 +1,236 @@
+/** The plane's claim and the small parts around it, without a broker. */
+import { describe, expect, test } from "vitest";
+import { type ClaimParts, type ClaimState, type Holding, keepClaim } from "../../services/auth/plane/claim.ts";
+import type { Liveness } from "../../services/auth/plane/liveness.ts";
+import { createTurns } from "../../services/auth/plane/turns.ts";
+import { createSparing } from "../../services/auth/sparing.ts";
+import { rootCredentialId } from "../../shared/ledger/root.ts";
+import { ROOT_CREDENTIAL_ID } from "../../shared/protocol/base/grammar.ts";
+import type { PlaneRow } from "../../shared/protocol/ledger/actor-rows.ts";
+import { type MemoryLedger, memoryLedger } from "../support/memory-ledger.ts";
+import { eventually } from "../support/cli.ts";
+
+const tuple = (cid: number) => ({ serverId: `N${"A".repeat(55)}`, cid, userNkey: `U${"A".repeat(55)}` });
+const CLAIM = "c".repeat(26);
+const PEER = "p".repeat(26);
+
+const row = (over: Partial<PlaneRow> = {}): PlaneRow => ({
+  v: 1,
+  generation: 3,
+  claimId: PEER,
+  state: "held",
+  ledger: tuple(1),
+  records: tuple(2),
+  openedAt: 5,
+  ...over,
+});
+
+type Rig = {
+  readonly said: ClaimState[];
+  readonly done: string[];
+  readonly stop: () => Promise<void>;
+  held: () => boolean;
+};
+
+function claimOn(ledger: MemoryLedger, over: Partial<ClaimParts> = {}): Rig {
+  const said: ClaimState[] = [];
+  const done: string[] = [];
+  const claim = keepClaim({
+    claimId: CLAIM,
+    ledger: ledger.store(),
+    livenessOf: () => Promise.resolve("gone"),
+    hold: () => Promise.resolve(holding(done)),
+    onState: (state) => said.push(state),
+    whileHeld: () => {
+      done.push("duty");
+      return Promise.resolve({ stop: () => Promise.resolve(void done.push("duty ends")) });
+    },
+    now: () => 7,
+    retryMs: 5,
+    ...over,
+  });
+  return { said, done, stop: claim.stop, held: claim.held };
+}
+
+const holding = (done: string[], ended: Promise<unknown> = new Promise(() => undefined)): Holding => ({
+  tuple: tuple(9),
+  ended,
+  close: () => Promise.resolve(void done.push("closed")),
+});
+
+const saying = (rig: Rig, kind: ClaimState["kind"]) =>
+  eventually(
+    () => rig.said.some((state) => state.kind === kind),
+    (found) => found,
+    5000,
+  );
+
+describe("taking it", () => {
+  test.each<[string, PlaneRow | undefined, number]>([
+    ["from nobody", undefined, 1],
+    ["from a row that was released", row({ state: "released" }), 4],
+    ["from a holder whose two connections are gone", row(), 4],
+  ])("%s", async (_, before, generation) => {
+    const ledger = memoryLedger();
+    if (before !== undefined) ledger.put("auth", "plane", before);
+    const rig = claimOn(ledger);
+    await saying(rig, "held");
+    expect(rig.held()).toBe(true);
+    expect(ledger.row("auth", "plane")).toEqual(
+      row({ generation, claimId: CLAIM, ledger: tuple(9), records: tuple(9), openedAt: 7 }),
+    );
+    await rig.stop();
+    // The duty first, then the connection, then the row.
+    expect(rig.done).toEqual(["duty", "duty ends", "closed"]);
+    expect(rig.held()).toBe(false);
+    expect(ledger.row("auth", "plane")).toMatchObject({ state: "released", claimId: CLAIM });
+  });
+
+  test.each<[ClaimState["kind"], Record<number, Liveness>]>([
+    ["live-peer", { 1: "live", 2: "live" }],
+    ["live-peer", { 1: "gone", 2: "live" }],
+    ["live-peer", { 1: "live", 2: "unknown" }],
+    ["inconclusive", { 1: "gone", 2: "unknown" }],
+    ["inconclusive", { 1: "unknown", 2: "unknown" }],
+  ])("refused as %s for %j, told once, and nothing is opened or written", async (kind, found) => {
+    const ledger = memoryLedger();
+    ledger.put("auth", "plane", row());
+    let looks = 0;
+    const rig = claimOn(ledger, {
+      livenessOf: ({ cid }) => {
+        looks += 1;
+        return Promise.resolve(found[cid] ?? "unknown");
+      },
+      hold: () => Promise.reject(new Error("it must not come to this")),
+    });
+    await eventually(
+      () => looks,
+      (count) => count >= 6,
+      5000,
+    );
+    await rig.stop();
+    expect(rig.said).toEqual([{ kind, claimId: PEER }]);
+    expect(ledger.writes).toEqual([]);
+  });
+
+  test("who is outrun gives its connection back and waits", async () => {
+    const ledger = memoryLedger();
+    const done: string[] = [];
+    const rig = claimOn(ledger, {
+      hold: () => {
+        ledger.put("auth", "plane", row());
+        return Promise.resolve(holding(done));
+      },
+      livenessOf: () => Promise.resolve("live"),
+    });
+    await saying(rig, "live-peer");
+    await rig.stop();
+    expect(rig.said.map(({ kind }) => kind)).toEqual(["outrun", "live-peer"]);
+    expect(done).toEqual(["closed"]);
+    expect(ledger.row("auth", "plane")).toEqual(row());
+  });
+
+  test("a row that is corrupt, or was deleted, is nobody's to take", async () => {
+    for (const harm of [
+      (ledger: MemoryLedger) => ledger.put("auth", "plane", { ...row(), more: 1 }),
+      (ledger: MemoryLedger) => ledger.mark("auth", "plane"),
+    ]) {
+      const ledger = memoryLedger();
+      harm(ledger);
+      const rig = claimOn(ledger);
+      await saying(rig, "failed");
+      await rig.stop();
+      expect(rig.held()).toBe(false);
+      expect(ledger.writes).toEqual([]);
+    }
+  });
+});
+
+describe("losing it", () => {
+  test("the moment its connection ends, before the duty has ended", async () => {
+    const ledger = memoryLedger();
+    let fall = (): void => undefined;
+    const first = new Promise<void>((resolve) => {
+      fall = resolve;
+    });
+    const heldAtEnd: boolean[] = [];
+    let opened = 0;
+    const rig = claimOn(ledger, {
+      hold: () => Promise.resolve(holding([], (opened += 1) === 1 ? first : new Promise(() => undefined))),
+      whileHeld: () =>
+        Promise.resolve({
+          stop: () => {
+            heldAtEnd.push(rig.held());
+            return Promise.resolve();
+          },
+        }),
+    });
+    await saying(rig, "held");
+    fall();
+    await eventually(
+      () => rig.said.filter(({ kind }) => kind === "held").length,
+      (count) => count === 2,
+      5000,
+    );
+    expect(heldAtEnd).toEqual([false]);
+    expect(rig.said.map(({ kind }) => kind)).toEqual(["held", "lost", "held"]);
+    await rig.stop();
+  });
+
+  test("a duty that can't begin gives the claim back", async () => {
+    const ledger = memoryLedger();
+    const rig = claimOn(ledger, { whileHeld: () => Promise.reject(new Error("no")) });
+    await saying(rig, "failed");
+    await rig.stop();
+    expect(rig.held()).toBe(false);
+    expect(ledger.row("auth", "plane")).toMatchObject({ state: "released" });
+    expect(rig.done).toContain("closed");
+  });
+});
+
+describe("turns", () => {
+  test("one name's work is done one after another, in order; names do not wait for each other", async () => {
+    const inTurn = createTurns();
+    const seen: string[] = [];
+    const slow = (what: string) => async () => {
+      seen.push(`${what} begins`);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      seen.push(`${what} ends`);
+      return what;
+    };
+    const all = [inTurn("a", slow("a1")), inTurn("a", slow("a2")), inTurn("b", slow("b1"))];
+    expect(await Promise.all(all)).toEqual(["a1", "a2", "b1"]);
+    expect(seen.filter((what) => what.startsWith("a"))).toEqual(["a1 begins", "a1 ends", "a2 begins", "a2 ends"]);
+    expect(seen.indexOf("b1 begins")).toBeLessThan(seen.indexOf("a1 ends"));
+  });
+
+  test("what failed for one is nothing to the next", async () => {
+    const inTurn = createTurns();
+    const failed = inTurn("a", () => Promise.reject(new Error("no")));
+    const next = inTurn("a", () => Promise.resolve("yes"));
+    await expect(failed).rejects.toThrow("no");
+    expect(await next).toBe("yes");
+  });
+});
+
+test("a flood of lines writes so many a minute, and then how many were left out", () => {
+  let now = 0;
+  const written: (number | undefined)[] = [];
+  const sparing = createSparing(2, () => now);
+  const line = () => sparing(({ leftOut }) => written.push(leftOut));
+  for (let at = 0; at < 10; at += 1) line();
+  now = 59_999;
+  line();
+  now = 60_000;
+  for (let at = 0; at < 3; at += 1) line();
+  expect(written).toEqual([undefined, undefined, 9, undefined]);
+});
+
+test("W10.06 a root's id is the same for the same incarnation, and no other's", () => {
+  const uid = "u".repeat(26);
+  expect(rootCredentialId(uid, 1)).toMatch(ROOT_CREDENTIAL_ID);
+  expect(rootCredentialId(uid, 1)).toBe(rootCredentialId(uid, 1));
+  expect(new Set([rootCredentialId(uid, 1), rootCredentialId(uid, 2), rootCredentialId("v".repeat(26), 1)]).size).toBe(
+    3,
+  );
+});
