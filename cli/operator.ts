@@ -102,7 +102,7 @@ export async function openRail(target: Target, credentials: Credentials): Promis
   };
 }
 
-/** Silence of a daemon: a doctor tells more of it than the call can. */
+/** Silence of a daemon: its status tells more than the call can. */
 function advised(call: Call): Call {
   return async (...asked) => {
     try {
@@ -111,7 +111,7 @@ function advised(call: Call): Call {
       if (!(thrown instanceof CotalError) || thrown.code !== ErrorCode.DeadlineExceeded) throw thrown;
       throw new CotalError(thrown.code, thrown.message, {
         outcome: Outcome.Unknown,
-        next: "run cotal doctor, which finds a daemon that hangs; what was asked may have been done",
+        next: "cotal status shows a daemon that does not answer; what was asked may have been done",
         cause: thrown,
       });
     }

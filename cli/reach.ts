@@ -48,7 +48,9 @@ function away(target: Target, cause: CotalError): CotalError {
   if (!isNamed && !runs) return nothingRuns(state, cause);
   return new CotalError(ErrorCode.Unavailable, `${server} is not reached: ${cause.message}`, {
     outcome: Outcome.NotExecuted,
-    next: isNamed ? "check the address, and that the space runs there" : "run cotal doctor to see what is wrong",
+    next: isNamed
+      ? "check the address, and that the space runs there"
+      : "cotal status shows which part is down; the launcher starts it again",
     cause,
   });
 }

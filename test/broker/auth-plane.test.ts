@@ -195,6 +195,9 @@ describe("W131.18 the service as a whole ends a lifecycle", () => {
   test("W131.18 W8.08 its durables and read list are gone, and its successor's begin after the gap", async () => {
     const own = await startSpace({ auth: "user" });
     const store = await own.store();
+    const clock = Date.now.bind(Date);
+    let ahead = 0;
+    vi.spyOn(Date, "now").mockImplementation(() => clock() + ahead);
     const opened = await openSpace({
       space: "main",
       signal: new AbortController().signal,
@@ -222,9 +225,9 @@ describe("W131.18 the service as a whole ends a lifecycle", () => {
       expect(await absent(store, missing(uid))).toEqual([false, false]);
       await authority.revoke(p);
       await store.request(spaceSubjects("main").inst(p, { owner: OWNER, actor: "sender" }), "in the gap");
-      vi.spyOn(Date, "now").mockReturnValue(Date.now() + QUIET_MS);
+      ahead = QUIET_MS;
       await authority.grant({ ...p, ...EVERYTHING, name: "renewed", kind: "interactive" });
-      vi.restoreAllMocks();
+      ahead = 0;
       expect(await absent(store, missing(uid))).toEqual([true, true]);
       const acl = await leaderLast(
         store,

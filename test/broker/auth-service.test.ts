@@ -165,6 +165,7 @@ describe("one process, both roles", () => {
   }, 60_000);
 
   test("a broker that went away and came back is used again, and the plane is held again", async () => {
+    await space.broker.kill();
     await space.broker.restart();
     await comesIn(auth, "after_the_broker");
     const plane = PlaneRow.parse(await rowOf(await space.store(), bucket.auth, "plane"));
