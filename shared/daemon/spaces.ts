@@ -6,6 +6,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ConnectionStatus } from "../broker/connect.ts";
+import { toCotalError } from "../protocol/base/errors.ts";
 import type { Check } from "./health.ts";
 import type { Loop, LoopEnd } from "./keep.ts";
 import type { Context } from "./lifecycle.ts";
@@ -120,7 +121,18 @@ async function untilEnd(served: KeptSpace, loop: Loop): Promise<LoopEnd> {
     const end = await Promise.race([broken, pause(RENEW_MS, loop.stopping)]);
     if (end !== undefined) return end;
     if (loop.stopping.aborted) return { kind: "done" };
+    await renew(served, loop);
+  }
+}
+
+/** A renewal that fails is tried again at the next look: half of a credential's life is left for it. */
+async function renew(served: KeptSpace, loop: Loop): Promise<void> {
+  try {
     await served.renew();
+    loop.ok();
+  } catch (thrown) {
+    const { message, next = "read the log of this process; it is tried again by itself" } = toCotalError(thrown);
+    loop.failing(`the credentials of this process were not renewed: ${message}`, next);
   }
 }
 
