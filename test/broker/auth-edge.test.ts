@@ -110,7 +110,8 @@ async function expectDenied(
   expect(space.ledger.writes.length).toBe(writes);
   const line = event?.kind === "denied" ? event.line : "";
   expect(line).toMatch(/^\P{Cc}{10,512}$/u);
-  expect(broker.log()).toContain(line.slice(0, 60));
+  // The server writes its log after it has answered.
+  await expect.poll(() => broker.log(), { timeout: 10_000 }).toContain(line.slice(0, 60));
   return line;
 }
 

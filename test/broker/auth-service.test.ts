@@ -96,7 +96,7 @@ describe("one process, both roles", () => {
     // Deny-new: who is connected stays until a barrier, or the end of the bearer.
     expect(live.isUp()).toBe(true);
     await live.close();
-    expect(auth.log()).toContain("revoked");
+    await expect.poll(() => auth.log(), { timeout: 10_000 }).toContain("revoked");
   });
 
   test("an operator grants, narrows and lists; nobody else may ask", async () => {
@@ -202,7 +202,9 @@ describe("two processes of one space (H45, H46)", () => {
 
   test("the second waits quietly: who is enrolled comes in by it, new activations are unavailable", async () => {
     expect(await comesIn(second, "alice")).toMatchObject({ actor: "alice" });
-    expect(second.log().match(/another process holds the authority plane/g)).toHaveLength(1);
+    await expect
+      .poll(() => second.log().match(/another process holds the authority plane/g), { timeout: 10_000 })
+      .toHaveLength(1);
     const { status, body } = await refused(second, "newcomer");
     expect([status, body["code"]]).toEqual([503, "unavailable"]);
     expect(await comesIn(first, "newcomer")).toMatchObject({ actor: "newcomer" });
