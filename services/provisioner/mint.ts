@@ -14,7 +14,7 @@ import { type BuiltProfile, PROFILES, type ScopeOf } from "../../shared/grants/m
 import { activate, enterCredential } from "../../shared/ledger/activation.ts";
 import { createOrRead } from "../../shared/ledger/store.ts";
 import { canonicalDigest } from "../../shared/protocol/base/canonical.ts";
-import { containedIn, minimalList } from "../../shared/protocol/base/channels.ts";
+import { minimalList } from "../../shared/protocol/base/channels.ts";
 import { CotalError, ErrorCode, Outcome, badRequest } from "../../shared/protocol/base/errors.ts";
 import {
   type Principal,
@@ -23,6 +23,7 @@ import {
   drawNonce,
   principal,
 } from "../../shared/protocol/base/principals.ts";
+import { channelLists } from "../../shared/protocol/chat/acl-lists.ts";
 import { checkName } from "../../shared/protocol/chat/presence.ts";
 import type { MintAnswer, MintArgs } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { AclRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
@@ -102,17 +103,9 @@ function planOf({ space }: SpaceContext, authority: Authority, args: MintArgs): 
     if (extra !== undefined) throw badRequest(`${profile} takes no ${extra}`, "leave it out, or mint an agent");
     return { ...common, reads: READS[profile], posts: [], role: undefined };
   }
-  const reads = args.allowSubscribe ?? args.subscribe ?? [];
-  for (const pattern of args.subscribe ?? []) {
-    if (containedIn(reads, pattern) === undefined) {
-      throw badRequest(
-        `no one entry of allowSubscribe contains ${pattern}`,
-        "widen one entry, or leave it out of subscribe",
-      );
-    }
-  }
+  const { allowSubscribe, allowPublish } = channelLists(args);
   // Normalised, so that a renewal made from the credential's own lists is the same request.
-  return { ...common, reads: minimalList(reads), posts: minimalList(args.allowPublish ?? []), role: args.role };
+  return { ...common, reads: minimalList(allowSubscribe), posts: minimalList(allowPublish), role: args.role };
 }
 
 async function mintJwt(

@@ -5,7 +5,7 @@
  * changes no limit). What differs from the contract is told as drift, never mended in silence.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
-import { type Drift, ensureStreams } from "../../shared/broker/ensure.ts";
+import { ensureStreams } from "../../shared/broker/ensure.ts";
 import { spaceStreams } from "../../shared/broker/resources.ts";
 import type { Writer } from "../../shared/broker/write.ts";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
@@ -20,12 +20,6 @@ export type SetupOptions = {
   readonly replicas: 1 | 3;
   /** The provisioner's own principal, dot-form. */
   readonly principal: string;
-};
-
-export type SetUp = {
-  readonly settings: SpaceSettings;
-  readonly created: readonly string[];
-  readonly drift: readonly Drift[];
 };
 
 /** Makes what is missing. Safe to run by several processes at once. */

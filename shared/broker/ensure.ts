@@ -40,31 +40,25 @@ const FOREIGN = [
 
 /** Creates what is missing and compares the rest. */
 export async function ensureStreams(nc: NatsConnection, specs: readonly StreamSpec[]): Promise<Ensured> {
-  const created: string[] = [];
-  const drift: Drift[] = [];
-  for (const spec of specs) {
-    let found = await streamConfig(nc, spec.name);
-    if (found === undefined) {
-      found = await createStream(nc, spec);
-      created.push(spec.name);
-    }
-    drift.push(...streamDrift(spec, found));
-  }
-  return { created, drift };
+  const ensured = await Promise.all(
+    specs.map(async (spec) => {
+      const found = await streamConfig(nc, spec.name);
+      const config = found ?? (await createStream(nc, spec));
+      return { created: found === undefined ? [spec.name] : [], drift: streamDrift(spec, config) };
+    }),
+  );
+  return { created: ensured.flatMap(({ created }) => created), drift: ensured.flatMap(({ drift }) => drift) };
 }
 
 /** Compares only; a missing stream is a drift of its field "stream". */
 export async function verifyStreams(nc: NatsConnection, specs: readonly StreamSpec[]): Promise<readonly Drift[]> {
-  const drift: Drift[] = [];
-  for (const spec of specs) {
-    const found = await streamConfig(nc, spec.name);
-    drift.push(
-      ...(found === undefined
-        ? [{ stream: spec.name, field: "stream", expected: "present", found: "absent" }]
-        : streamDrift(spec, found)),
-    );
-  }
-  return drift;
+  const found = await Promise.all(specs.map(({ name }) => streamConfig(nc, name)));
+  return specs.flatMap((spec, at) => {
+    const config = found[at];
+    return config === undefined
+      ? [{ stream: spec.name, field: "stream", expected: "present", found: "absent" }]
+      : streamDrift(spec, config);
+  });
 }
 
 /** For a process that trusts a store only in its right shape: refuses any drift (supplement H). */

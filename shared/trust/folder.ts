@@ -41,7 +41,6 @@ export function trustPaths(state: string) {
     agentCreds: (name: string, actor: string) => join(space(name), "agents", `${actor}.creds`),
   } as const;
 }
-export type TrustPaths = ReturnType<typeof trustPaths>;
 
 /** Files inside the provisioner's folder. */
 export const ProvisionerFile = {

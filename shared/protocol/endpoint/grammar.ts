@@ -115,7 +115,6 @@ export function endpointSubjects(space: string) {
       `${prefix}.reply.${endpointToken(request.endpoint)}.${instanceId}.${epoch}.${request.owner}.${request.actor}.${request.uid}.${request.nonce}`,
   } as const;
 }
-export type EndpointSubjects = ReturnType<typeof endpointSubjects>;
 
 function checkCommand(command: string): string {
   if (!COMMAND_TOKEN.test(command)) throw badRequest(`${JSON.stringify(command.slice(0, 60))} is not a command name`);
