@@ -7,6 +7,7 @@ import { randomBytes } from "node:crypto";
 import type { Connection } from "../../shared/broker/connect.ts";
 import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
 import { DEFAULT_LIMITS } from "../../shared/protocol/chat/space-settings.ts";
+import { ExchangePath } from "../../shared/protocol/endpoint/exchange-shapes.ts";
 import { bearerAudience } from "../../shared/trust/auth-folder.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { sentinelUser } from "../../shared/trust/sentinel.ts";
@@ -102,32 +103,32 @@ async function openFace(
   const { file, bearer } = keys;
   const { idp, routes } = await identity(source);
   const capability = newCapability();
+  const exchange = createExchange({
+    space,
+    ownerSecret: keys.ownerSecret,
+    idp,
+    authority,
+    limits,
+    bearer: { ...scope, signer: bearer },
+    sentinel: sentinelUser({
+      account: file.auth,
+      signer: keys.authSigner,
+      userKey: newKey("user").publicKey,
+      nowSeconds: Math.floor(Date.now() / 1000),
+    }),
+    ...(clientServers === undefined ? {} : { servers: clientServers }),
+    now: Date.now,
+    clock: () => performance.now(),
+    random: randomBytes,
+    onEvent: source.onExchange,
+  });
   const face = await startFace({
     host: "127.0.0.1",
     port: source.facePort,
     capability,
-    exchange: createExchange({
-      space,
-      ownerSecret: keys.ownerSecret,
-      idp,
-      authority,
-      limits,
-      bearer: { ...scope, signer: bearer },
-      sentinel: sentinelUser({
-        account: file.auth,
-        signer: keys.authSigner,
-        userKey: newKey("user").publicKey,
-        nowSeconds: Math.floor(Date.now() / 1000),
-      }),
-      ...(clientServers === undefined ? {} : { servers: clientServers }),
-      now: Date.now,
-      clock: () => performance.now(),
-      random: randomBytes,
-      onEvent: source.onExchange,
-    }),
     jwk: bearer.jwk,
     isReady: () => source.isReady() && callout.isUp(),
-    routes,
+    routes: [{ method: "POST", path: ExchangePath.Exchange, guarded: true, handle: exchange }, ...routes],
     onEvent: source.onFace,
   });
   const path = facePath(source.faceFile, space);

@@ -22,6 +22,7 @@ import { sys } from "../../shared/protocol/base/broker-subjects.ts";
 import { Header } from "../../shared/protocol/base/headers.ts";
 import { connId, drawNonce } from "../../shared/protocol/base/principals.ts";
 import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
+import { Face } from "../../shared/protocol/endpoint/views.ts";
 import { type BearerClaims, signBearer, verifyBearer } from "../../shared/trust/bearer.ts";
 import { keyFromSeed, newKey } from "../../shared/trust/keys.ts";
 import { signedJwt } from "../../shared/trust/nats-jwt.ts";
@@ -380,7 +381,10 @@ describe("connect limits", () => {
     const line = await expectDenied(space, bearer, nameOf(uid), DenialReason.RateLimited);
     expect(line).toMatch(/^RATE_LIMITED retry-after 10s/);
     expect(reads).toBe(before);
-    const answer = await space.exchange({ space: "main", idToken: "subject:person", actor: "alice" }, "127.0.0.1");
+    const answer = await space.exchange(
+      { space: "main", idToken: "subject:person", actor: "alice" },
+      { face: Face.Loopback, address: "127.0.0.1" },
+    );
     expect(answer).toMatchObject({ status: 429, body: { code: "RATE_LIMITED", limit: "actor" } });
     const bob = await bearerOf(space, "bob");
     await dial("main", bob.bearer, nameOf(bob.uid));

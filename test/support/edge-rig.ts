@@ -16,6 +16,7 @@ import type { EnrolPolicy } from "../../services/auth/plane/parts.ts";
 import { Account } from "../../shared/grants/row.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { type Principal, drawNonce } from "../../shared/protocol/base/principals.ts";
+import { Face } from "../../shared/protocol/endpoint/views.ts";
 import { bearerAudience, bearerIssuer } from "../../shared/trust/auth-folder.ts";
 import { type BearerSigner, bearerSigner, newBearerJwk } from "../../shared/trust/bearer.ts";
 import { mintUser } from "../../shared/trust/jwt.ts";
@@ -153,7 +154,10 @@ export async function bearerOf(
   readonly uid: string;
   readonly sentinel: string;
 }> {
-  const { status, body } = await rig.exchange({ space: rig.space, idToken, actor }, "127.0.0.1");
+  const { status, body } = await rig.exchange(
+    { space: rig.space, idToken, actor },
+    { face: Face.Loopback, address: "127.0.0.1" },
+  );
   if (status !== 200) throw new Error(`the exchange refused: ${JSON.stringify(body)}`);
   const said = body as { bearer: string; owner: string; actor: string; lifecycleUid: string; sentinel: string };
   const principal = { owner: said.owner, actor: said.actor };

@@ -6,6 +6,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { authConfig } from "../../services/auth/config.ts";
 import { type DevIssuer, createDevIssuer } from "../../services/auth/dev-issuer.ts";
 import type { IdentityProvider } from "../../services/auth/edge/idp.ts";
+import { Face } from "../../shared/protocol/endpoint/views.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "cotal-dev-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -68,7 +69,7 @@ test("its key and its person are for their owner alone, and its route asks for t
     ["/dev/token", true],
     ["/dev/jwks", false],
   ]);
-  const jwks = await dev.routes[1]?.handle(undefined, undefined);
+  const jwks = await dev.routes[1]?.handle(undefined, { face: Face.Loopback, address: undefined });
   expect(JSON.stringify(jwks)).not.toContain('"d"');
 });
 

@@ -1,18 +1,21 @@
 /** The exchange: what it releases, what it refuses and as what, and that a refusal writes nothing. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createConnectLimits } from "../../services/auth/edge/connect-limits.ts";
+import type { Peer } from "../../services/auth/edge/http.ts";
 import { createIdentityProvider } from "../../services/auth/edge/idp.ts";
 import type { Answer } from "../../services/auth/edge/refusals.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { CotalError } from "../../shared/protocol/base/errors.ts";
 import { ExchangeAnswer, ExchangeLimited } from "../../shared/protocol/endpoint/exchange-shapes.ts";
+import { Face } from "../../shared/protocol/endpoint/views.ts";
 import { verifyBearer } from "../../shared/trust/bearer.ts";
 import { type EdgeRig, bearerOf, edgeRig } from "../support/edge-rig.ts";
 import { type IdentityProvider, startIdentityProvider } from "../support/identity-provider.ts";
 
-const PEER = "127.0.0.1";
+const PEER = { face: Face.Loopback, address: "127.0.0.1" } as const;
 const BODY = { space: "main", idToken: "subject:person", actor: "alice" };
-const ask = (rig: EdgeRig, over: object = {}, peer = PEER): Promise<Answer> => rig.exchange({ ...BODY, ...over }, peer);
+const ask = (rig: EdgeRig, over: object = {}, peer: Peer = PEER): Promise<Answer> =>
+  rig.exchange({ ...BODY, ...over }, peer);
 const reasonOf = ({ body }: Answer): unknown => Reflect.get(body, "reason");
 
 function claimsOf(rig: EdgeRig, bearer: string) {
@@ -205,13 +208,18 @@ describe("limits", () => {
   test("who keeps being refused is told to wait; a good proof from the same address is served", async () => {
     const rig = edgeRig();
     const exchange = rig.exchangeWith({ refusals: { burst: 3, perMinute: 60 } });
-    const junk = async (peer: string) => (await exchange({ ...BODY, idToken: "junk" }, peer)).status;
-    const statuses = [await junk(PEER), await junk(PEER), await junk(PEER), await junk(PEER)];
+    const junk = async (address: string) => (await exchange({ ...BODY, idToken: "junk" }, { ...PEER, address })).status;
+    const statuses = [
+      await junk(PEER.address),
+      await junk(PEER.address),
+      await junk(PEER.address),
+      await junk(PEER.address),
+    ];
     expect(statuses).toEqual([401, 401, 401, 429]);
     expect((await exchange(BODY, PEER)).status).toBe(200);
     expect(await junk("10.0.0.9")).toBe(401);
     rig.clock.now += 1000;
-    expect(await junk(PEER)).toBe(401);
+    expect(await junk(PEER.address)).toBe(401);
   });
 
   test("a refusal of somebody known keeps its reason, however often it is asked for", async () => {

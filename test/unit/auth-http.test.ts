@@ -7,7 +7,8 @@ import { compactVerify, createLocalJWKSet } from "jose";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { facePath, newCapability, removeFaceFile, writeFaceFile } from "../../services/auth/edge/face-file.ts";
 import {
-  type Face,
+  type OpenFace,
+  type FaceRoute,
   type FaceEvent,
   type FaceOptions,
   MAX_BODY_BYTES,
@@ -24,13 +25,20 @@ const capability = newCapability();
 const state = { isReady: true };
 const events: FaceEvent[] = [];
 let rig: EdgeRig;
-let face: Face;
+let face: OpenFace;
+
+const exchangeRoute = (): FaceRoute => ({
+  method: "POST",
+  path: "/exchange",
+  guarded: true,
+  handle: rig.exchange,
+});
 
 const optionsOf = (over: Partial<FaceOptions> = {}): FaceOptions => ({
   host: "127.0.0.1",
   port: 0,
   capability,
-  exchange: rig.exchange,
+  routes: [exchangeRoute()],
   jwk: rig.signer.jwk,
   isReady: () => state.isReady,
   onEvent: (event) => events.push(event),
@@ -42,6 +50,7 @@ beforeAll(async () => {
   face = await startFace(
     optionsOf({
       routes: [
+        exchangeRoute(),
         { method: "POST", path: "/more", guarded: true, handle: (body) => ({ status: 200, body: { got: body } }) },
         {
           method: "GET",

@@ -24,6 +24,7 @@ import { ownerToken } from "../../../shared/trust/owner.ts";
 import type { Authority } from "../plane/authority-type.ts";
 import { type Buckets, type Rate, createBuckets } from "./buckets.ts";
 import { type ConnectLimits, hostKey } from "./connect-limits.ts";
+import type { Peer } from "./http.ts";
 import type { IdentityProvider } from "./idp.ts";
 import { type Answer, proofRefused, rateLimited, refusalOf, refuse, tooMany } from "./refusals.ts";
 
@@ -59,7 +60,7 @@ export type ExchangeEvent = {
   readonly cause?: unknown;
 };
 
-export type Exchange = (body: unknown, peer: string | undefined) => Promise<Answer>;
+export type Exchange = (body: unknown, peer: Peer) => Promise<Answer>;
 
 const DEFAULT_REFUSALS: Rate = { burst: 60, perMinute: 60 };
 const DEFAULT_MAX_IN_FLIGHT = 128;
@@ -85,7 +86,7 @@ export function createExchange(options: ExchangeOptions): Exchange {
     const { answer, result, who, cause } = settled;
     const principal = who === undefined ? {} : { principal: dotForm(who) };
     options.onEvent({ result, milliseconds, ...principal, ...(cause === undefined ? {} : { cause }) });
-    return budgeted(answer, refused, hostKey(peer));
+    return budgeted(answer, refused, hostKey(peer.address));
 
     async function counted(): Promise<Settled> {
       inFlight += 1;

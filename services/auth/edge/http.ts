@@ -17,17 +17,20 @@ import helmet from "@fastify/helmet";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import { ExchangeHeader, ExchangePath } from "../../../shared/protocol/endpoint/exchange-shapes.ts";
+import { Face } from "../../../shared/protocol/endpoint/views.ts";
 import type { BearerKey } from "../../../shared/trust/bearer.ts";
-import type { Exchange } from "./exchange.ts";
 import { type Answer, refuse, tooMany } from "./refusals.ts";
 
-/** A route that another part of the service adds (the development issuer). */
+/** Where a request came in, and from which address. */
+export type Peer = { readonly face: Face; readonly address: string | undefined };
+
+/** One door of the service. A face serves the routes it is given and no others. */
 export type FaceRoute = {
   readonly method: "GET" | "POST";
   readonly path: string;
-  /** Asks for the capability. */
+  /** Asks for the capability, where the face has one. */
   readonly guarded: boolean;
-  readonly handle: (body: unknown, peer: string | undefined) => Promise<Answer> | Answer;
+  readonly handle: (body: unknown, peer: Peer) => Promise<Answer> | Answer;
 };
 
 export type FaceOptions = {
@@ -37,17 +40,17 @@ export type FaceOptions = {
   readonly port: number;
   /** The secret of this start. */
   readonly capability: string;
-  readonly exchange: Exchange;
   readonly jwk: BearerKey["jwk"];
   readonly isReady: () => boolean;
-  readonly routes?: readonly FaceRoute[];
+  /** The exchange and what stands beside it. */
+  readonly routes: readonly FaceRoute[];
   readonly onEvent: (event: FaceEvent) => void;
 };
 
 /** For metrics and the log: the route as it was declared, never the address that came. */
 export type FaceEvent = { readonly route: string; readonly status: number; readonly cause?: unknown };
 
-export type Face = { readonly port: number; readonly url: string; readonly close: () => Promise<void> };
+export type OpenFace = { readonly port: number; readonly url: string; readonly close: () => Promise<void> };
 
 export const MAX_BODY_BYTES = 64 * 1024;
 const MAX_CONNECTIONS = 512;
@@ -57,7 +60,7 @@ const IDLE_MS = 5_000;
 const LOOPBACK: ReadonlySet<string> = new Set(["127.0.0.1", "::1"]);
 
 /** Listens. Throws `failed-precondition` where it may not, or can't. */
-export async function startFace(options: FaceOptions): Promise<Face> {
+export async function startFace(options: FaceOptions): Promise<OpenFace> {
   const { host, port } = options;
   if (!LOOPBACK.has(host)) throw unfit(`${host} is no loopback address`);
   if (options.capability.length < 32) throw unfit("a face needs a capability that can't be guessed");
@@ -100,9 +103,8 @@ export async function startFace(options: FaceOptions): Promise<Face> {
 const OPEN_GETS = { jwks: "/jwks", live: "/livez", ready: "/readyz" } as const;
 
 function route(app: FastifyInstance, options: FaceOptions): void {
-  const { exchange, jwk, isReady, routes = [] } = options;
+  const { jwk, isReady, routes } = options;
   const own: FaceRoute[] = [
-    { method: "POST", path: ExchangePath.Exchange, guarded: true, handle: exchange },
     get(OPEN_GETS.jwks, () => ({ status: 200, body: { keys: [jwk] } })),
     get(OPEN_GETS.live, () => ({ status: 200, body: { status: "ok" } })),
     get(OPEN_GETS.ready, () =>
@@ -114,7 +116,8 @@ function route(app: FastifyInstance, options: FaceOptions): void {
       method,
       url: path,
       config: { guarded },
-      handler: async (request, reply) => send(reply, await handle(request.body, request.ip)),
+      handler: async (request, reply) =>
+        send(reply, await handle(request.body, { face: Face.Loopback, address: request.ip })),
     });
   }
 }
