@@ -31,6 +31,12 @@ configuration at once and ends with code 2. A secret is named by the path of its
 
 const CLI_ENVIRONMENT: readonly (readonly [string, string, string])[] = [
   ["COTAL_STATE", "`$XDG_STATE_HOME/cotal`, else `~/.local/state/cotal`", "The state folder; `--state DIR` beats it."],
+  [
+    "COTAL_IDP_ISSUER",
+    "what the space's exchange says",
+    "The issuer that `cotal login` signs in at; `--issuer` beats it.",
+  ],
+  ["COTAL_IDP_CLIENT_ID", "what the space's exchange says", "The client that it comes as; `--client-id` beats it."],
   ["NO_COLOR", "unset", "Set to anything: no colours."],
   [
     "NATS_SERVER_BIN",

@@ -22,6 +22,23 @@ export const EXAMPLE_HOLDERS: { readonly [Name in BuiltProfile]: ScopeOf<Name> }
   admin: holder("admin", "adminadminadminadminadmina"),
   operator: holder("operator", "operatoroperatoroperatorop"),
   "channel-writer": holder("writer", "writerwriterwriterwriterwr"),
+  "channel-purger": holder("purger", "purgerpurgerpurgerpurgerpu"),
+  purger: holder("purger", "purgerpurgerpurgerpurgerpu"),
+  deployer: holder("deployer", "deployerdeployerdeployerde"),
+  "manager-caller": {
+    ...holder("caller", "callercallercallercallerca"),
+    managerInstanceId: "managermanagermanagermanag",
+    capabilities: ["spawn"],
+  },
+  "session-caller": {
+    ...holder("caller", "callercallercallercallerca"),
+    session: { endpoint: "manager", sessionId: "sessionsessionsessionses", epoch: 3 },
+  },
+  "transfer-writer": {
+    ...holder("sender", "sendersendersendersenderse"),
+    transferWriter: { instanceId: "managermanagermanagermanag", hex: "ab".repeat(32) },
+  },
+  "dm-reader": alice,
   probe: holder("probe", "probeprobeprobeprobeprobep"),
   provisioner: {
     ...holder("provisioner", "provisionerprovisionerprov"),
@@ -37,5 +54,6 @@ export const EXAMPLE_HOLDERS: { readonly [Name in BuiltProfile]: ScopeOf<Name> }
     epoch: 1,
   },
   deprovisioner: { ...holder("deprovisioner", "deprovisionerdeprovisioner"), target: alice.holder },
+  "history-purger": holder("provisioner", "provisionerprovisionerprov"),
   "system-administrator": holder("trust", "trusttrusttrusttrusttrustt"),
 };

@@ -10,7 +10,17 @@ import {
   urlOf,
   wholeNumber,
 } from "../../shared/daemon/settings.ts";
+import { LIFECYCLE_UID } from "../../shared/protocol/base/grammar.ts";
+import { DEFAULT_LIMIT_SIZES } from "./edge/connect-limits.ts";
+import { DEFAULT_MAX_EXCHANGES } from "./edge/exchange.ts";
 import { DEFAULT_ALGORITHMS } from "./edge/idp.ts";
+import { TLS_SETTING } from "./edge/face-tls.ts";
+import { DEFAULT_PROBES } from "./edge/probing-budget.ts";
+import { FACE_SETTING, type PublicEntry, networks, publicEntries } from "./public-faces.ts";
+
+const perMinute = wholeNumber(1, 1_000_000);
+/** Decision H18. */
+const EACH_PROCESS = "Each process counts for itself, each space apart.";
 
 export const authConfig = defineConfig("COTAL_AUTH_", {
   ...COMMON_SETTINGS,
@@ -95,6 +105,25 @@ export const authConfig = defineConfig("COTAL_AUTH_", {
     doc: "The signatures that are accepted of the issuer.",
     example: "RS256",
   }),
+  idpScopes: setting({
+    env: "COTAL_IDP_SCOPES",
+    schema: list,
+    default: ["openid", "offline_access"],
+    doc: "What `cotal login` asks the issuer for. `offline_access` keeps people signed in, where the issuer knows it.",
+    example: "openid,offline_access,groups",
+  }),
+  idpDmReaderAudience: setting<string | undefined>({
+    env: "COTAL_IDP_DM_READER_AUDIENCE",
+    schema: line.optional(),
+    doc: "The audience of the issuer's tokens that open one inbox and nothing else. Unset: there are none.",
+    example: "cotal-dm-reader",
+  }),
+  localManager: setting<string | undefined>({
+    env: "COTAL_AUTH_LOCAL_MANAGER",
+    schema: line.refine((text) => LIFECYCLE_UID.test(text), "expected an instance id").optional(),
+    doc: "The manager instance that people are sent to who name none, and no other one in its place. Unset: the one that is registered.",
+    example: "managermanagermanagermanag",
+  }),
   devIssuer: setting({
     env: "COTAL_AUTH_DEV_ISSUER",
     schema: onOff,
@@ -110,11 +139,42 @@ export const authConfig = defineConfig("COTAL_AUTH_", {
     example: "/run/user/1000/cotal/exchange-{space}.json",
   }),
   facePort: setting({
-    env: "COTAL_AUTH_FACE_PORT",
+    env: FACE_SETTING.port,
     schema: listenPort,
     default: 0,
     doc: "The port of the loopback exchange; 0 takes a free one. Only 0 fits several spaces in one process.",
     example: "8443",
+  }),
+  public: setting<readonly PublicEntry[] | undefined>({
+    env: FACE_SETTING.public,
+    schema: publicEntries.optional(),
+    doc: "Where each space's public exchange listens, as `space=address:port`, separated by commas; an address alone if one space is served. Unset: there is none.",
+    example: "main=0.0.0.0:8443,lab=[::]:8444",
+  }),
+  publicTlsCert: setting<string | undefined>({
+    env: TLS_SETTING.cert,
+    schema: line.optional(),
+    doc: "The certificate of the public exchange with its chain, a PEM file; `{space}` stands for the space. Read again when it changes.",
+    example: "/etc/cotal/tls/{space}/fullchain.pem",
+  }),
+  publicTlsKey: setting<string | undefined>({
+    env: TLS_SETTING.key,
+    schema: line.optional(),
+    doc: "The certificate's key, a PEM file; `{space}` stands for the space. Read again when it changes.",
+    example: "/etc/cotal/tls/{space}/privkey.pem",
+  }),
+  publicPlain: setting({
+    env: "COTAL_AUTH_PUBLIC_PLAIN",
+    schema: onOff,
+    default: false,
+    doc: "The public exchange speaks plain HTTP, because a proxy in front of it ends TLS. Never without one.",
+    example: "true",
+  }),
+  publicProxies: setting<readonly string[] | undefined>({
+    env: "COTAL_AUTH_PUBLIC_PROXIES",
+    schema: networks.optional(),
+    doc: "Addresses and networks of proxies whose X-Forwarded-For names the client. Unset: nobody's does.",
+    example: "10.0.0.0/8,192.0.2.7",
   }),
   clientServers: setting<readonly string[] | undefined>({
     env: "COTAL_AUTH_CLIENT_SERVERS",
@@ -128,6 +188,41 @@ export const authConfig = defineConfig("COTAL_AUTH_", {
     default: 512,
     doc: "Connects of one space that are looked at at once; the rest are denied.",
     example: "512",
+  }),
+  connectsPerActor: setting({
+    env: "COTAL_AUTH_CONNECTS_PER_ACTOR",
+    schema: perMinute,
+    default: DEFAULT_LIMIT_SIZES.actor.perMinute,
+    doc: `Connects of one actor in a minute, and as many at once. ${EACH_PROCESS}`,
+    example: "30",
+  }),
+  connectsPerOwner: setting({
+    env: "COTAL_AUTH_CONNECTS_PER_OWNER",
+    schema: perMinute,
+    default: DEFAULT_LIMIT_SIZES.owner.perMinute,
+    doc: `Connects of all actors of one owner in a minute, and as many at once. ${EACH_PROCESS}`,
+    example: "600",
+  }),
+  connectsPerHost: setting({
+    env: "COTAL_AUTH_CONNECTS_PER_HOST",
+    schema: perMinute,
+    default: DEFAULT_LIMIT_SIZES.host.perMinute,
+    doc: `Connects without a bearer of this space, from one address in a minute, and as many at once. ${EACH_PROCESS}`,
+    example: "60",
+  }),
+  exchanges: setting({
+    env: "COTAL_AUTH_EXCHANGES",
+    schema: wholeNumber(1, 100_000),
+    default: DEFAULT_MAX_EXCHANGES,
+    doc: "Exchanges that one face works on at once; over it the answer is 503.",
+    example: "128",
+  }),
+  probes: setting({
+    env: "COTAL_AUTH_PROBES",
+    schema: perMinute,
+    default: DEFAULT_PROBES.perMinute,
+    doc: "Requests of one address without a good proof in a minute, and as many at once, on one face; over it the answer is 429. A good proof is served all the same.",
+    example: "60",
   }),
   concurrency: setting({
     env: "COTAL_AUTH_CONCURRENCY",

@@ -58,8 +58,8 @@ export type OpenSpace = KeptSpace & {
   readonly epoch: number;
   readonly authority: Authority & ActorAdministration;
   readonly holdsPlane: () => boolean;
-  /** Address of the loopback exchange; `undefined` without the edge. */
-  readonly exchange: string | undefined;
+  /** Addresses of the exchange, by face; `undefined` without the edge. */
+  readonly faces: OpenEdge["faces"] | undefined;
 };
 
 const nowSeconds = (): number => Math.floor(Date.now() / 1000);
@@ -139,7 +139,7 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
     epoch,
     authority,
     holdsPlane: () => holdsPlane(),
-    exchange: edge?.exchange,
+    faces: edge?.faces,
     ended: edge === undefined ? [] : [edge.ended],
     stopIntake: async () => edge?.stopIntake(),
     renew: async () => {

@@ -18,7 +18,7 @@ import { systemOwner } from "../../shared/trust/owner.ts";
 import type { AuthKeys } from "./keys.ts";
 import type { PlaneParts } from "./plane/parts.ts";
 
-export type PlaneSettings = Pick<PlaneParts, "policy" | "defaults" | "actorsPerOwner">;
+export type PlaneSettings = Pick<PlaneParts, "policy" | "defaults" | "actorsPerOwner" | "localManager">;
 
 export type PlaneSource = PlaneSettings & {
   readonly space: string;
@@ -36,7 +36,7 @@ const ANSWER_BYTES = 400_000;
 const ENVELOPE_BYTES = 16_384;
 
 export function planeParts(source: PlaneSource): PlaneParts {
-  const { space, store, ledger, writer, keys, holdsPlane, policy, defaults, actorsPerOwner } = source;
+  const { space, store, ledger, writer, keys, holdsPlane, policy, defaults, actorsPerOwner, localManager } = source;
   const { auth } = spaceNames(space).bucket;
   const reserved = systemOwner(keys.ownerSecret, space);
   const trialUser = newKey("user").publicKey;
@@ -47,6 +47,7 @@ export function planeParts(source: PlaneSource): PlaneParts {
     policy,
     defaults,
     actorsPerOwner,
+    localManager,
     managerInstance: keys.uid,
     makeDurables: (principal, uid, role) => ensureLifecycleDurables(store.nc, writer, { space, principal, uid, role }),
     removeRemains: (principal, uid) => remove(source, principal, uid),

@@ -3,11 +3,15 @@ import type { Context } from "../../shared/daemon/lifecycle.ts";
 import { type Spaces, keepSpaces as keep } from "../../shared/daemon/spaces.ts";
 import type { authConfig } from "./config.ts";
 import { DEV_ISSUER_NOTICE } from "./dev-issuer.ts";
+import type { Rate } from "./edge/buckets.ts";
+import { DEFAULT_LIMIT_SIZES, type LimitSizes } from "./edge/connect-limits.ts";
+import type { TlsEvent } from "./edge/face-tls.ts";
 import { spacesWithAuthKeys } from "./keys.ts";
 import type { EdgeSettings } from "./open-edge.ts";
 import { openSpace } from "./open-space.ts";
-import { createSparing } from "./sparing.ts";
 import type { ClaimState } from "./plane/claim.ts";
+import { publicFaces } from "./public-faces.ts";
+import { createSparing } from "./sparing.ts";
 
 /** Lines about refusals, in all spaces together. */
 const LINES_PER_MINUTE = 120;
@@ -17,7 +21,6 @@ export type Values = ReturnType<typeof authConfig.read>["values"];
 export function keepSpaces(context: Context<Values>): Spaces {
   const { values, log } = context;
   const edge = edgeOf(context);
-  if (values.devIssuer) log.warn(DEV_ISSUER_NOTICE);
   const served = servedOf(context);
   return keep({
     context,
@@ -38,6 +41,7 @@ export function keepSpaces(context: Context<Values>): Spaces {
             capabilities: [],
           },
           actorsPerOwner: values.actorsPerOwner,
+          localManager: values.localManager,
         },
         edge: edge(space),
         concurrency: values.concurrency,
@@ -45,8 +49,8 @@ export function keepSpaces(context: Context<Values>): Spaces {
         onServed: (event) => served(space, event.command, event.result, event.milliseconds),
         onPlane: (state) => sayPlane(context, space, state),
       });
-      const { principal, epoch, exchange } = opened;
-      log.info("the space is served", { space, principal, epoch, exchange });
+      const { principal, epoch, faces } = opened;
+      log.info("the space is served", { space, principal, epoch, exchange: faces });
       return opened;
     },
   });
@@ -70,7 +74,8 @@ function servedOf({ metrics }: Context<Values>) {
 }
 
 /** The edge's settings of a space, with its metrics. No event carries a secret (`edge/`). */
-function edgeOf({ values, metrics, log }: Context<Values>): (space: string) => EdgeSettings {
+function edgeOf(context: Context<Values>): (space: string) => EdgeSettings {
+  const { values, metrics, log } = context;
   const connects = metrics.counter({
     name: `${metrics.prefix}connects_total`,
     help: "Connects that the broker asked about, by result.",
@@ -83,8 +88,8 @@ function edgeOf({ values, metrics, log }: Context<Values>): (space: string) => E
   });
   const exchanges = metrics.counter({
     name: `${metrics.prefix}exchanges_total`,
-    help: "Exchanges, by result.",
-    labels: ["space", "result"],
+    help: "Exchanges, by face and result.",
+    labels: ["space", "face", "result"],
   });
   const exchangeSeconds = metrics.histogram({
     name: `${metrics.prefix}exchange_duration_seconds`,
@@ -92,18 +97,31 @@ function edgeOf({ values, metrics, log }: Context<Values>): (space: string) => E
     labels: ["space"],
   });
   const { idpIssuer: issuer, idpAudience: audience, idpJwks: jwks, idpAlgorithms: algorithms } = values;
+  const { idpScopes: scopes, idpDmReaderAudience: dmReaderAudience } = values;
   const idp =
     issuer === undefined || audience === undefined
       ? undefined
-      : { issuer, audience, algorithms, ...(jwks === undefined ? {} : { jwks }) };
+      : {
+          issuer,
+          audience,
+          algorithms,
+          scopes,
+          ...(jwks === undefined ? {} : { jwks }),
+          ...(dmReaderAudience === undefined ? {} : { dmReaderAudience }),
+        };
   const sparing = createSparing(LINES_PER_MINUTE, () => performance.now());
+  const publicFace = publicFaces(values);
   return (space) => ({
     idp,
     devIssuer: values.devIssuer,
     faceFile: values.faceFile,
     facePort: values.facePort,
+    publicFace: publicFace(space),
     clientServers: values.clientServers,
     connects: values.connects,
+    limits: limitSizes(values),
+    exchanges: values.exchanges,
+    probes: atOnce(values.probes),
     onCallout: (event) => {
       if (event.kind === "unreadable") {
         connects.inc({ space, result: event.fault });
@@ -122,16 +140,46 @@ function edgeOf({ values, metrics, log }: Context<Values>): (space: string) => E
         sparing((more) => log.info("denied", { space, principal, reason: line, err: cause, ...more }));
       }
     },
-    onExchange: ({ result, principal, milliseconds, cause }) => {
-      exchanges.inc({ space, result });
+    onExchange: ({ face, result, principal, milliseconds, cause }) => {
+      exchanges.inc({ space, face, result });
       exchangeSeconds.observe({ space }, milliseconds / 1000);
-      log.debug("exchanged", { space, result, principal, err: cause });
+      log.debug("exchanged", { space, face, result, principal, err: cause });
     },
     onFace: ({ route, status, cause }) => {
       if (status >= 500)
         sparing((more) => log.warn("the exchange failed", { space, route, status, err: cause, ...more }));
     },
+    onTls: (event) => sayTls(context, space, event),
+    onDevIssuer: () => log.warn(DEV_ISSUER_NOTICE, { space }),
   });
+}
+
+/** As many at once as in a minute. */
+const atOnce = (perMinute: number): Rate => ({ burst: perMinute, perMinute });
+
+function limitSizes({ connectsPerActor, connectsPerOwner, connectsPerHost }: Values): LimitSizes {
+  return {
+    ...DEFAULT_LIMIT_SIZES,
+    actor: atOnce(connectsPerActor),
+    owner: atOnce(connectsPerOwner),
+    host: atOnce(connectsPerHost),
+  };
+}
+
+function sayTls({ log }: Context<Values>, space: string, event: TlsEvent): void {
+  switch (event.kind) {
+    case "renewed":
+      log.info("the certificate of the public exchange was renewed", { space });
+      break;
+    case "kept":
+      log.warn("the new certificate of the public exchange can't be used; the one before is served on", {
+        space,
+        err: event.cause,
+      });
+      break;
+    case "exposed":
+      log.warn("the key of the public exchange is exposed", { space, warning: event.warning });
+  }
 }
 
 const PLANE_WORDS: Readonly<Record<ClaimState["kind"], string>> = {

@@ -4,6 +4,7 @@
  */
 import { ProvisionerCommand as Name } from "../../shared/grants/commands.ts";
 import {
+  ChannelPurgeArgs,
   ChannelSetArgs,
   ChannelsArgs,
   DeprovisionArgs,
@@ -24,6 +25,7 @@ import { deprovision, deprovisionComplete } from "./deprovision.ts";
 import { dmHistory, history } from "./history.ts";
 import { limitsSet, limitsShow } from "./limits.ts";
 import { mint } from "./mint.ts";
+import { channelPurge, historyPurge } from "./purge.ts";
 import { roster } from "./roster.ts";
 
 export function provisionerCommands(context: SpaceContext, instanceId: string): Readonly<Record<Name, Command>> {
@@ -38,6 +40,8 @@ export function provisionerCommands(context: SpaceContext, instanceId: string): 
     [Name.Deprovision]: command(DeprovisionArgs, (args) => deprovision(context, args)),
     [Name.DeprovisionComplete]: command(DeprovisionCompleteArgs, (args) => deprovisionComplete(context, args)),
     [Name.ChannelSet]: command(ChannelSetArgs, (args) => channelSet(context, args)),
+    [Name.ChannelPurge]: command(ChannelPurgeArgs, (args) => channelPurge(context, args)),
+    [Name.HistoryPurge]: command(NoArgs, () => historyPurge(context)),
     [Name.LimitsShow]: command(NoArgs, () => limitsShow(context)),
     [Name.LimitsSet]: command(LimitsSetArgs, (args) => limitsSet(context, args)),
     [Name.Check]: command(

@@ -20,6 +20,8 @@ export type Authority = {
     readonly principal: { readonly owner: string; readonly actor: string };
     readonly uid: string;
   }) => Promise<Connection>;
+  /** The same for one removal of chat history. */
+  readonly purger: () => Promise<Connection>;
 };
 
 export type SpaceContext = {

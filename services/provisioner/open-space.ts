@@ -160,7 +160,7 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
     writer,
     acl: storedAcl(store.nc, space),
     settings,
-    authority: { keys, ledger, cleaner: cleanerOf(options, keys, me) },
+    authority: { keys, ledger, ...oneShots(options, keys, me) },
   };
   return {
     ...(await serve(options, front, context, me.uid, epoch)),
@@ -241,20 +241,24 @@ function enter(ledger: LedgerStore, own: OwnCredential, expires: number): Promis
   return enterCredential(ledger, { ...own.holder, credentialId: own.userKey, expires });
 }
 
-/** A store connection that can remove one lifecycle's leftovers and nothing else. */
-function cleanerOf(options: OpenSpaceOptions, keys: ProvisionerKeys, me: Holder): Authority["cleaner"] {
-  return async (target) => {
-    const own = await ownCredential({
-      profile: "deprovisioner",
-      scope: { space: options.space, holder: me, inboxNonce: drawNonce(randomBytes), target },
-      account: Account.Store,
-      accountKey: keys.file.store,
-      signer: keys.storeSigner,
-      lifeSeconds: Life.OneShot,
-      nowSeconds,
-    });
-    // Without its status: who asked for the clean-up hears how it went, and nobody would clear a failure.
-    const { onStatus: _, ...dialed } = dialOptions(options, "cleaner", own);
+/** Store connections that live for one command, under a credential for exactly that. */
+function oneShots(options: OpenSpaceOptions, keys: ProvisionerKeys, me: Holder): Pick<Authority, "cleaner" | "purger"> {
+  const scope = () => ({ space: options.space, holder: me, inboxNonce: drawNonce(randomBytes) });
+  const common = {
+    account: Account.Store,
+    accountKey: keys.file.store,
+    signer: keys.storeSigner,
+    lifeSeconds: Life.OneShot,
+    nowSeconds,
+  } as const;
+  const dial = (name: string, own: OwnCredential): Promise<Connection> => {
+    // Without its status: who asked hears how it went, and nobody would clear a failure.
+    const { onStatus: _, ...dialed } = dialOptions(options, name, own);
     return openConnection({ ...dialed, reconnect: { kind: "bounded", attempts: 3 } });
+  };
+  return {
+    cleaner: async (target) =>
+      dial("cleaner", await ownCredential({ ...common, profile: "deprovisioner", scope: { ...scope(), target } })),
+    purger: async () => dial("purger", await ownCredential({ ...common, profile: "history-purger", scope: scope() })),
   };
 }

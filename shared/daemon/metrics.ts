@@ -19,6 +19,7 @@ export const LABEL_NAMES = [
   "reason",
   "command",
   "endpoint",
+  "face",
   "class",
   "profile",
   "stream",

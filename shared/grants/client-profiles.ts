@@ -115,11 +115,6 @@ export function operatorRows(scope: HolderScope): Row[] {
   ];
 }
 
-export function channelWriterRows(scope: HolderScope): Row[] {
-  const commands = [ProvisionerCommand.Channels, ProvisionerCommand.ChannelSet];
-  return [...callerRows(scope), ...commandRows(scope, commands, "supplement F, channel-writer")];
-}
-
 export function probeRows(scope: HolderScope): Row[] {
   return [...callerRows(scope), ...commandRows(scope, [ProvisionerCommand.Check], "supplement F, probe")];
 }

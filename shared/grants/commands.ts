@@ -5,6 +5,8 @@
  * delivery daemon will take over the reads from the provisioner (architecture §8).
  */
 
+import { Scope } from "../protocol/endpoint/views.ts";
+
 /** Served by the provisioner. */
 export const ProvisionerCommand = {
   Space: "space",
@@ -20,6 +22,8 @@ export const ProvisionerCommand = {
   LimitsShow: "limits-show",
   LimitsSet: "limits-set",
   Check: "check",
+  ChannelPurge: "channel-purge",
+  HistoryPurge: "history-purge",
 } as const;
 export type ProvisionerCommand = (typeof ProvisionerCommand)[keyof typeof ProvisionerCommand];
 
@@ -54,3 +58,20 @@ export const OPERATOR_COMMANDS: readonly ProvisionerCommand[] = [
   ProvisionerCommand.LimitsSet,
   ProvisionerCommand.Check,
 ];
+
+/** What a `deployer` may ask for: to compare a manifest with the space, and to apply it (supplement F). */
+export const DEPLOYER_COMMANDS: readonly ProvisionerCommand[] = [
+  ProvisionerCommand.Space,
+  ProvisionerCommand.Channels,
+  ProvisionerCommand.Roster,
+  ProvisionerCommand.ChannelSet,
+  ProvisionerCommand.Check,
+];
+
+/**
+ * Commands of a manager by the scope that opens them (§9): a launch, and the reads that one needs.
+ * `slots` is nobody's by `spawn`. The manager's other commands come with the manager.
+ */
+export const MANAGER_COMMANDS: Readonly<Record<string, readonly string[]>> = {
+  [Scope.Spawn]: ["spawn", "status", "models", "resolve-cwd", "ps"],
+};

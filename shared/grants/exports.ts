@@ -5,7 +5,7 @@
  * durables, acks. Never an INFO, CREATE, UPDATE, DELETE, PURGE or a get: the broker publishes its
  * replies wherever the requester says, and inside one account those would be executed.
  */
-import { jsAck, jsApi, kvAll } from "../protocol/base/broker-subjects.ts";
+import { jsAck, jsApi, kvAll, objectChunks, objectMeta } from "../protocol/base/broker-subjects.ts";
 import { spaceNames } from "../protocol/base/names.ts";
 import { spaceSubjects } from "../protocol/base/subjects.ts";
 
@@ -24,6 +24,9 @@ export function storeExports(space: string): StoreExport[] {
     ["epr", s.eprAll],
     ["ept", s.eptSchedule],
     ["presence", kvAll(n.bucket.presence)],
+    // A token can't be half a wildcard: the grant names the one bucket (§8 resume transfer).
+    ["xfer-chunks", objectChunks("*", "*")],
+    ["xfer-meta", objectMeta("*", "*")],
   ];
   const pulled = [n.dm, n.dlv, n.task];
   return [

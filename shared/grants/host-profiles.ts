@@ -111,7 +111,8 @@ const RECORD_FAMILIES = ["uid", "lifecycle", "frontier"] as const;
 export function authLedgerRows(scope: HolderScope): Row[] {
   const names = spaceNames(scope.space);
   const { bucket } = names;
-  const stores = [bucket.auth, bucket.records, bucket.acl].map(bucketStream);
+  // Sessions are read and never written: they belong to who serves them (§10).
+  const stores = [bucket.auth, bucket.records, bucket.acl, bucket.sessions].map(bucketStream);
   const durables = [names.dm, names.dlv, names.task];
   return [
     inbox(store, scope),
@@ -151,6 +152,12 @@ export function deprovisionerRows(scope: TargetScope): Row[] {
     pub(store, jsApi.consumerDelete(names.dlv, dlvDurable(principal, uid)), "§13.1 exact teardown"),
     pub(store, kvKey(names.bucket.acl, ledgerKey.acl(principal, uid)), "§13.1 exact teardown"),
   ];
+}
+
+/** Removes chat history on somebody's word, once. */
+export function historyPurgerRows(scope: HolderScope): Row[] {
+  const { chat } = spaceNames(scope.space);
+  return [inbox(store, scope), pub(store, jsApi.streamPurge(chat), "supplement F, purger: one removal of history")];
 }
 
 /** The trust program's own system-account user: account claims and the servers' settings. */

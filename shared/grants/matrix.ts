@@ -12,11 +12,23 @@ import {
   type HolderScope,
   adminRows,
   agentRows,
-  channelWriterRows,
   observerRows,
   operatorRows,
   probeRows,
 } from "./client-profiles.ts";
+import {
+  type ManagerCallerScope,
+  type SessionCallerScope,
+  type TransferWriterScope,
+  channelPurgerRows,
+  channelWriterRows,
+  deployerRows,
+  dmReaderRows,
+  managerCallerRows,
+  purgerRows,
+  sessionCallerRows,
+  transferWriterRows,
+} from "./view-profiles.ts";
 import {
   type ServeScope,
   type TargetScope,
@@ -24,6 +36,7 @@ import {
   authLedgerRows,
   authServerRows,
   deprovisionerRows,
+  historyPurgerRows,
   ledgerRows,
   provisionerRows,
   systemAdministratorRows,
@@ -51,6 +64,9 @@ type Unbuilt = { readonly state: "unbuilt"; readonly summary: string };
 const { Front, Store, Auth, System } = Account;
 
 const built = <Scope>(profile: Omit<Built<Scope>, "state">): Built<Scope> => ({ state: "built", ...profile });
+/** A narrow profile of somebody who is not trusted (§9, §10). */
+const view = <Scope>(summary: string, rows: (scope: Scope) => Row[]): Built<Scope> =>
+  built({ summary, accounts: [Front], trusted: false, lifeSeconds: Life.OneShot, rows });
 const unbuilt = (summary: string): Unbuilt => ({ state: "unbuilt", summary });
 
 export const PROFILES = {
@@ -82,13 +98,14 @@ export const PROFILES = {
     lifeSeconds: Life.Static,
     rows: operatorRows,
   }),
-  "channel-writer": built<HolderScope>({
-    summary: "edits channel settings and nothing else",
-    accounts: [Front],
-    trusted: false,
-    lifeSeconds: Life.OneShot,
-    rows: channelWriterRows,
-  }),
+  "channel-writer": view<HolderScope>("edits channel settings and nothing else", channelWriterRows),
+  "channel-purger": view<HolderScope>("removes the history of one channel", channelPurgerRows),
+  purger: view<HolderScope>("removes history, of one channel or of all chat", purgerRows),
+  deployer: view<HolderScope>("compares a manifest with the space, and applies it", deployerRows),
+  "manager-caller": view<ManagerCallerScope>("calls one manager instance and nothing else", managerCallerRows),
+  "session-caller": view<SessionCallerScope>("speaks and hears in one session", sessionCallerRows),
+  "transfer-writer": view<TransferWriterScope>("uploads one carried transcript", transferWriterRows),
+  "dm-reader": view<HolderScope>("reads one direct-message inbox with its own durable and nothing else", dmReaderRows),
   probe: built<HolderScope>({
     summary: "asks a space for its own findings and nothing else",
     accounts: [Front],
@@ -139,6 +156,13 @@ export const PROFILES = {
     lifeSeconds: Life.OneShot,
     rows: deprovisionerRows,
   }),
+  "history-purger": built<HolderScope>({
+    summary: "removes chat history, for one command of a purger",
+    accounts: [Store],
+    trusted: true,
+    lifeSeconds: Life.OneShot,
+    rows: historyPurgerRows,
+  }),
   "system-administrator": built<HolderScope>({
     summary: "the trust program: adds accounts, revokes users, checks every server's limits",
     accounts: [System],
@@ -151,14 +175,10 @@ export const PROFILES = {
   "membership-observer": unbuilt("reads the broker's connection view"),
   "connection-evictor": unbuilt("closes connections of a revoked principal"),
   supervisor: unbuilt("the manager's own work"),
-  purger: unbuilt("removes history on an operator's word"),
   teardown: unbuilt("removes a whole space"),
-  deployer: unbuilt("checks and applies a manifest"),
   issuer: unbuilt("reads the ledger for the exchange"),
   "run-admitter": unbuilt("admits one workflow run"),
   "retirement-requester": unbuilt("asks for the end of one lifecycle"),
-  "dm-reader": unbuilt("reads one direct-message inbox with its own durable and nothing else"),
-  "transfer-writer": unbuilt("uploads one carried transcript"),
   "transfer-reader": unbuilt("reads one manager instance's transfers"),
 } as const satisfies Record<string, Built<never> | Unbuilt>;
 

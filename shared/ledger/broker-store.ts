@@ -6,12 +6,12 @@ import { allRows, isMarker, leaderLast } from "../broker/reads.ts";
 import type { Writer } from "../broker/write.ts";
 import { kvKey } from "../protocol/base/broker-subjects.ts";
 import { bucketStream, spaceNames } from "../protocol/base/names.ts";
-import type { LedgerBucket, LedgerStore, RawRow } from "./store.ts";
+import type { LedgerStore, RawRow, ReadBucket } from "./store.ts";
 
 /** A store over one connection; `writer` counts the writes of an operation (and dies in tests). */
 export function brokerLedgerStore(nc: NatsConnection, writer: Writer, space: string): LedgerStore {
   const { bucket } = spaceNames(space);
-  const place = (name: LedgerBucket, key: string) => ({
+  const place = (name: ReadBucket, key: string) => ({
     stream: bucketStream(bucket[name]),
     subject: kvKey(bucket[name], key),
   });

@@ -13,11 +13,13 @@ export type RawRow =
   | { readonly kind: "marker"; readonly revision: number }
   | { readonly kind: "value"; readonly revision: number; readonly value: unknown };
 
-/** The two buckets the ledger writes (§13.1, supplement B). */
+/** The buckets that the ledger writes (§13.1, supplement B, decision H34). */
 export type LedgerBucket = "auth" | "records" | "acl";
+/** Those it reads: sessions are written by who serves them (§10). */
+export type ReadBucket = LedgerBucket | "sessions";
 
 export type LedgerStore = {
-  readonly read: (bucket: LedgerBucket, key: string) => Promise<RawRow>;
+  readonly read: (bucket: ReadBucket, key: string) => Promise<RawRow>;
   /** Throws `conflict` if the key has, or ever had, a value. */
   readonly create: (bucket: LedgerBucket, key: string, value: object) => Promise<number>;
   /** Throws `conflict` if the row moved. */
@@ -30,8 +32,8 @@ export type Row<T> = { readonly value: T; readonly revision: number };
 
 /** Reads a never-deleted row: a marker there is corruption and refuses loudly (supplement B). */
 export async function readRow<Schema extends z.ZodType>(
-  store: LedgerStore,
-  bucket: LedgerBucket,
+  store: Pick<LedgerStore, "read">,
+  bucket: ReadBucket,
   key: string,
   schema: Schema,
 ): Promise<Row<z.output<Schema>> | undefined> {

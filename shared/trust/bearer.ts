@@ -24,13 +24,13 @@ import {
 } from "node:crypto";
 import { z } from "zod";
 import { badRequest } from "../protocol/base/errors.ts";
+import { LIFECYCLE_UID, MAX_NAME_LENGTH, PRINCIPAL_TOKEN, ROOT_CREDENTIAL_ID } from "../protocol/base/grammar.ts";
 import {
-  COMMAND_TOKEN,
-  LIFECYCLE_UID,
-  MAX_NAME_LENGTH,
-  PRINCIPAL_TOKEN,
-  ROOT_CREDENTIAL_ID,
-} from "../protocol/base/grammar.ts";
+  ManagerCallerClaim,
+  PLAIN_VIEWS,
+  SessionCallerClaim,
+  TransferWriterClaim,
+} from "../protocol/endpoint/views.ts";
 import { base64url, fromBase64url, jsonObject } from "./nats-jwt.ts";
 
 export const MAX_BEARER_BYTES = 16 * 1024;
@@ -43,15 +43,25 @@ const CLOCK_TOLERANCE = 10;
 const TYPE = "cotal-bearer+jwt";
 const ALGORITHM = "EdDSA";
 
-/** Who connects (`act`). Closed: a claim that is not known here is not ours. */
-export const BearerAct = z.strictObject({
+const identity = {
   owner: z.string().regex(PRINCIPAL_TOKEN),
   actor: z.string().regex(PRINCIPAL_TOKEN),
   lifecycleUid: z.string().regex(LIFECYCLE_UID),
   credentialId: z.string().regex(ROOT_CREDENTIAL_ID),
   name: z.string().min(1).max(MAX_NAME_LENGTH),
-  view: z.string().regex(COMMAND_TOKEN).optional(),
-});
+} as const;
+
+/**
+ * Who connects (`act`), and as what. Closed: a claim that is not known here is not ours, and a view's
+ * claim stands with that view and with no other (§10).
+ */
+export const BearerAct = z.union([
+  z.strictObject({ ...identity, view: z.undefined().optional() }),
+  z.strictObject({ ...identity, view: z.enum(PLAIN_VIEWS) }),
+  z.strictObject({ ...identity, ...ManagerCallerClaim.shape }),
+  z.strictObject({ ...identity, ...SessionCallerClaim.shape }),
+  z.strictObject({ ...identity, ...TransferWriterClaim.shape }),
+]);
 export type BearerAct = z.infer<typeof BearerAct>;
 
 const seconds = z.number().int().nonnegative().max(Number.MAX_SAFE_INTEGER);

@@ -22,7 +22,7 @@ import { sys } from "../../shared/protocol/base/broker-subjects.ts";
 import { Header } from "../../shared/protocol/base/headers.ts";
 import { connId, drawNonce } from "../../shared/protocol/base/principals.ts";
 import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
-import { Face } from "../../shared/protocol/endpoint/views.ts";
+import { Face, View } from "../../shared/protocol/endpoint/views.ts";
 import { type BearerClaims, signBearer, verifyBearer } from "../../shared/trust/bearer.ts";
 import { keyFromSeed, newKey } from "../../shared/trust/keys.ts";
 import { signedJwt } from "../../shared/trust/nats-jwt.ts";
@@ -239,11 +239,11 @@ describe("denied, each with its reason, and nothing written", () => {
     for (const name of names) await expectDenied(space, bearer, name, DenialReason.ConnectionName);
   });
 
-  test("W10.09 a view, since there is none yet", async () => {
+  test("W10.09 a view whose scope the actor is not granted", async () => {
     const space = await serve("main");
     const { bearer, uid } = await bearerOf(space, "alice");
-    for (const view of ["admin", "purger", "no-such-view"]) {
-      await expectDenied(space, resigned(space, bearer, { view }), nameOf(uid), DenialReason.View);
+    for (const view of [View.Admin, View.Purger, View.ChannelWriter] as const) {
+      await expectDenied(space, resigned(space, bearer, { view }), nameOf(uid), DenialReason.Refused);
     }
   });
 

@@ -75,6 +75,18 @@ async function held(profile: BuiltProfile): Promise<Held[]> {
       const credential = space.operator(SPACE);
       return [of(credential, "front", SPACE, profileRows("operator", scopeOf(credential)))];
     }
+    // Views are minted by the callout alone; here by the space's own key, with the rows that it would use.
+    case "channel-purger":
+    case "purger":
+    case "deployer":
+    case "dm-reader":
+      return daemon(profile, lab);
+    case "manager-caller":
+      return daemon(profile, { ...lab, managerInstanceId: "m".repeat(26), capabilities: ["spawn"] });
+    case "session-caller":
+      return daemon(profile, { ...lab, session: { endpoint: "manager", sessionId: "s".repeat(26), epoch: 3 } });
+    case "transfer-writer":
+      return daemon(profile, { ...lab, transferWriter: { instanceId: "m".repeat(26), hex: "ab".repeat(32) } });
     case "observer":
     case "admin":
     case "channel-writer":
@@ -88,6 +100,7 @@ async function held(profile: BuiltProfile): Promise<Held[]> {
       return daemon("ledger", lab);
     case "auth-callout":
     case "auth-ledger":
+    case "history-purger":
       return daemon(profile, lab);
     case "auth-server":
       return daemon("auth-server", { ...lab, instanceId: lab.holder.uid, epoch: EPOCH });

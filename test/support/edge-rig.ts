@@ -10,6 +10,8 @@ import {
 } from "../../services/auth/edge/connect-limits.ts";
 import { type ExchangeEvent, type ExchangeOptions, createExchange } from "../../services/auth/edge/exchange.ts";
 import type { IdentityProvider } from "../../services/auth/edge/idp.ts";
+import { DEFAULT_PROBES, createProbingBudget } from "../../services/auth/edge/probing-budget.ts";
+import { DEFAULT_WINDOW, createSelectionWindows } from "../../services/auth/edge/selection-windows.ts";
 import type { ActorAdministration, ActorLists, Authority } from "../../services/auth/plane/authority-type.ts";
 import { createAuthority } from "../../services/auth/plane/authority.ts";
 import type { EnrolPolicy } from "../../services/auth/plane/parts.ts";
@@ -56,12 +58,19 @@ const IDP_ISSUER = "https://idp.test";
 
 /** Believes `subject:<name>`; the tests of `idp.ts` are about real tokens. */
 export const TRUSTING: IdentityProvider = {
-  verify: (idToken) =>
-    Promise.resolve(
+  verify: (idToken) => {
+    const seconds = Math.floor(Date.now() / 1000);
+    return Promise.resolve(
       idToken.startsWith("subject:")
-        ? { ok: true, person: { issuer: IDP_ISSUER, subject: idToken.slice(8) } }
+        ? {
+            ok: true,
+            person: { issuer: IDP_ISSUER, subject: idToken.slice(8) },
+            issued: seconds,
+            expires: seconds + 3600,
+          }
         : { ok: false, fault: "malformed" },
-    ),
+    );
+  },
 };
 
 export function edgeRig(options: EdgeRigOptions = {}): EdgeRig {
@@ -121,6 +130,8 @@ export function edgeRig(options: EdgeRigOptions = {}): EdgeRig {
       limits,
       bearer: { issuer, audience, signer },
       sentinel: "sentinel.of.tests",
+      budget: createProbingBudget(DEFAULT_PROBES, () => clock.now),
+      windows: createSelectionWindows(DEFAULT_WINDOW, () => clock.now),
       now: () => clock.now,
       clock: () => clock.now,
       random: randomBytes,

@@ -1,10 +1,14 @@
 /**
  * A real OpenID provider in process, and people who sign in to it: by the authorization code flow, with
  * its own login and consent pages.
+ *
+ * Public clients (`native`) come back to any port of 127.0.0.1, get refresh tokens that are rotated, and
+ * may sign in by device. Who uses a refresh token twice loses the sign-in: the provider's own rule.
  */
 import { type JsonWebKey, generateKeyPairSync } from "node:crypto";
-import { type Server, createServer } from "node:http";
+import { type IncomingMessage, type Server, type ServerResponse, createServer } from "node:http";
 import Provider from "oidc-provider";
+import { walk } from "./browsing.ts";
 
 export type ProviderOptions = {
   /** Client ids; each is an audience of its own. */
@@ -15,6 +19,10 @@ export type ProviderOptions = {
   /** Claims in everybody's ID token. */
   readonly claims?: Readonly<Record<string, unknown>>;
   readonly life?: number;
+  /** Ids of public clients: command lines of people. */
+  readonly native?: readonly string[];
+  /** Parts of its configuration that are to be otherwise. */
+  readonly features?: Readonly<Record<string, unknown>>;
 };
 
 export type SigningJwk = JsonWebKey & { readonly kid: string; readonly alg: string };
@@ -26,6 +34,15 @@ export type IdentityProvider = {
   readonly signIn: (login: string, client?: string) => Promise<string>;
   /** Requests for the keys so far. */
   readonly keyRequests: () => number;
+  /** Seconds that the next ID tokens live. */
+  life: number;
+  /** Answers a request in the provider's place; `false` leaves it to the provider. */
+  intercept: ((request: IncomingMessage, response: ServerResponse) => boolean) | undefined;
+  /** Grants so far, by type, and those that were refused. */
+  readonly granted: readonly string[];
+  readonly refused: readonly string[];
+  /** Ends a refresh token, as its owner would on the provider's pages. */
+  readonly revoke: (refreshToken: string, client: string) => Promise<void>;
   readonly stop: () => Promise<void>;
 };
 
@@ -41,46 +58,89 @@ export function newSigningJwk(kid: string, algorithm: "RS256" | "ES256" = "RS256
 }
 
 export async function startIdentityProvider(options: ProviderOptions = {}): Promise<IdentityProvider> {
-  const { clients = ["cotal"], algorithm = "RS256", claims = {}, life = 300 } = options;
+  const { clients = ["cotal"], native = [], features = {}, algorithm = "RS256", claims = {}, life = 300 } = options;
   const keys = options.keys ?? [newSigningJwk(`k-${algorithm}`, algorithm)];
   let keyRequests = 0;
   let handle: ReturnType<Provider["callback"]> = (_, response) => void response.end();
   const server = createServer((request, response) => {
     if (request.url === "/jwks") keyRequests += 1;
-    handle(request, response);
+    if (made.intercept?.(request, response) !== true) handle(request, response);
   });
   const issuer = await listen(server);
   const provider = quietly(
     () =>
       new Provider(issuer, {
-        clients: clients.map((client_id) => ({
-          client_id,
-          client_secret: SECRET,
-          redirect_uris: [REDIRECT],
-          response_types: ["code"],
-          grant_types: ["authorization_code"],
-          id_token_signed_response_alg: algorithm,
-        })),
+        clients: [
+          ...clients.map((client_id) => ({
+            client_id,
+            client_secret: SECRET,
+            redirect_uris: [REDIRECT],
+            response_types: ["code"],
+            grant_types: ["authorization_code"],
+            id_token_signed_response_alg: algorithm,
+          })),
+          ...native.map((client_id) => nativeClient(client_id, algorithm)),
+        ],
         jwks: { keys },
         cookies: { keys: ["a cookie key for tests"] },
         claims: { openid: ["sub", ...Object.keys(claims)] },
         conformIdTokenClaims: false,
         findAccount: (_: unknown, id: string) => ({ accountId: id, claims: () => ({ sub: id, ...claims }) }),
-        pkce: { required: () => false },
-        ttl: { IdToken: life, AccessToken: 300, AuthorizationCode: 60, Session: 600, Interaction: 600, Grant: 600 },
+        pkce: { required: (_: unknown, { clientId }: { clientId: string }) => native.includes(clientId) },
+        features: {
+          deviceFlow: { enabled: native.length > 0 },
+          revocation: { enabled: native.length > 0 },
+          ...features,
+        },
+        ttl: {
+          IdToken: () => made.life,
+          AccessToken: 300,
+          AuthorizationCode: 60,
+          DeviceCode: 60,
+          RefreshToken: 600,
+          Session: 600,
+          Interaction: 600,
+          Grant: 600,
+        },
       }),
   );
   handle = provider.callback();
-  return {
+  const granted: string[] = [];
+  const refused: string[] = [];
+  provider.on("grant.success", ({ oidc }) => granted.push(oidc.params["grant_type"] ?? ""));
+  provider.on("grant.error", ({ oidc }) => refused.push(oidc.params["grant_type"] ?? ""));
+  const made: IdentityProvider = {
     issuer,
     keys,
     keyRequests: () => keyRequests,
+    life,
+    intercept: undefined,
+    granted,
+    refused,
+    revoke: async (token, client_id) => {
+      const body = new URLSearchParams({ token, client_id, token_type_hint: "refresh_token" });
+      const { status } = await fetch(`${issuer}/token/revocation`, { method: "POST", body });
+      if (status !== 200) throw new Error(`the provider does not revoke: ${status}`);
+    },
     signIn: (login, client = clients[0] ?? "cotal") => signIn(issuer, client, login),
     stop: () =>
       new Promise((resolve) => {
         server.closeAllConnections();
         server.close(() => resolve());
       }),
+  };
+  return made;
+}
+
+function nativeClient(client_id: string, algorithm: string): object {
+  return {
+    client_id,
+    application_type: "native",
+    token_endpoint_auth_method: "none",
+    redirect_uris: ["http://127.0.0.1/callback"],
+    response_types: ["code"],
+    grant_types: ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"],
+    id_token_signed_response_alg: algorithm,
   };
 }
 
@@ -105,39 +165,14 @@ function listen(server: Server): Promise<string> {
   });
 }
 
-/** A browser, as far as it goes: cookies, redirects, two forms. */
 async function signIn(issuer: string, client: string, login: string): Promise<string> {
-  const jar = new Map<string, string>();
-  const ask = async (url: string, form?: Readonly<Record<string, string>>): Promise<Response> => {
-    const cookie = [...jar].map(([name, value]) => `${name}=${value}`).join("; ");
-    const response = await fetch(url, {
-      redirect: "manual",
-      headers: { cookie },
-      ...(form === undefined ? {} : { method: "POST", body: new URLSearchParams(form) }),
-    });
-    for (const line of response.headers.getSetCookie()) {
-      const [name = "", value = ""] = (line.split(";")[0] ?? "").split("=");
-      jar.set(name, value);
-    }
-    return response;
-  };
   const query = new URLSearchParams({
     client_id: client,
     response_type: "code",
     scope: "openid",
     redirect_uri: REDIRECT,
   });
-  let at = `${issuer}/auth?${query.toString()}`;
-  for (let steps = 0; steps < 12 && !at.startsWith(REDIRECT); steps += 1) {
-    const isForm = at.includes("/interaction/");
-    const page = isForm ? await (await ask(at)).text() : "";
-    const prompt = page.includes('name="login"') ? "login" : "consent";
-    const form = prompt === "login" ? { prompt, login, password: "any" } : { prompt };
-    const response = await ask(at, isForm ? form : undefined);
-    const next = response.headers.get("location");
-    if (next === null) throw new Error(`the provider does not go on: ${response.status} ${await response.text()}`);
-    at = new URL(next, issuer).href;
-  }
+  const { url: at } = await walk(`${issuer}/auth?${query.toString()}`, { login });
   const code = new URL(at).searchParams.get("code");
   if (code === null) throw new Error(`no code: ${at}`);
   const response = await fetch(`${issuer}/token`, {

@@ -3,7 +3,7 @@
  * CAS, leader reads. Its writes are numbered, and the n-th can die before or after it took place.
  */
 import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
-import type { LedgerBucket, LedgerStore, RawRow } from "../../shared/ledger/store.ts";
+import type { LedgerStore, RawRow, ReadBucket } from "../../shared/ledger/store.ts";
 
 /** What a dying process throws: no error of ours, so nobody handles it. */
 export class Died extends Error {
@@ -16,12 +16,12 @@ export type MemoryLedger = {
   /** A process's view: it dies at the given write, counted from 1, and does nothing more after that. */
   readonly store: (death?: Death) => LedgerStore;
   /** The row as it is, or `undefined`. */
-  readonly row: (bucket: LedgerBucket, key: string) => unknown;
-  readonly keys: (bucket: LedgerBucket) => string[];
+  readonly row: (bucket: ReadBucket, key: string) => unknown;
+  readonly keys: (bucket: ReadBucket) => string[];
   /** Replaces a row from outside: corruption, or another program. */
-  readonly put: (bucket: LedgerBucket, key: string, value: unknown) => void;
+  readonly put: (bucket: ReadBucket, key: string, value: unknown) => void;
   /** A delete marker. */
-  readonly mark: (bucket: LedgerBucket, key: string) => void;
+  readonly mark: (bucket: ReadBucket, key: string) => void;
   /** Every write that took place, in order. */
   readonly writes: readonly string[];
 };
@@ -30,7 +30,7 @@ export function memoryLedger(): MemoryLedger {
   const rows = new Map<string, { revision: number; value: unknown } | { revision: number; marker: true }>();
   const writes: string[] = [];
   let revision = 0;
-  const place = (bucket: LedgerBucket, key: string) => `${bucket}/${key}`;
+  const place = (bucket: ReadBucket, key: string) => `${bucket}/${key}`;
 
   function write(at: string, expected: number, value: object): number {
     if ((rows.get(at)?.revision ?? 0) !== expected) throw new CotalError(ErrorCode.Conflict, `${at} moved`);

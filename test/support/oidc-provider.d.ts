@@ -2,8 +2,11 @@
 declare module "oidc-provider" {
   import type { RequestListener } from "node:http";
 
+  type ProviderContext = { readonly oidc: { readonly params: Readonly<Record<string, string>> } };
+
   export default class Provider {
     constructor(issuer: string, configuration: object);
     callback(): RequestListener;
+    on(event: string, listener: (context: ProviderContext) => void): this;
   }
 }

@@ -9,7 +9,7 @@ export const STRANGER = `u_${"b".repeat(26)}`;
 /** The owner that is the space itself. */
 export const SYSTEM = `u_${"s".repeat(26)}`;
 export const NOW_MS = 1_800_000_000_000;
-export const SIGN_IN = { issuer: "https://issuer.test", subject: "somebody", name: "Somebody" };
+export const SIGN_IN = { by: "person", issuer: "https://issuer.test", subject: "somebody", name: "Somebody" } as const;
 
 export const EVERYTHING: ActorLists = { allowSubscribe: [">"], allowPublish: [">"], capabilities: [] };
 

@@ -59,7 +59,7 @@ const faultOf = (token: string | undefined, over: Partial<typeof scope> = {}): B
 describe("a bearer of the space", () => {
   test("comes back with its claims", () => {
     expect(verifyBearer(good, scope)).toEqual({ ok: true, claims: CLAIMS });
-    const withView = { ...CLAIMS, act: { ...CLAIMS.act, view: "admin" } };
+    const withView = { ...CLAIMS, act: { ...CLAIMS.act, view: "admin" } } as const;
     expect(verifyBearer(signBearer(withView, signer), scope)).toEqual({ ok: true, claims: withView });
   });
 

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createConnectLimits } from "../../services/auth/edge/connect-limits.ts";
 import type { Peer } from "../../services/auth/edge/http.ts";
 import { createIdentityProvider } from "../../services/auth/edge/idp.ts";
+import { createProbingBudget } from "../../services/auth/edge/probing-budget.ts";
 import type { Answer } from "../../services/auth/edge/refusals.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { CotalError } from "../../shared/protocol/base/errors.ts";
@@ -86,7 +87,6 @@ describe("what is refused, with nothing written", () => {
     ["scope", ["admin"]],
     ["capabilities", ["admin"]],
     ["profile", "admin"],
-    ["managerInstanceId", "a".repeat(26)],
     ["ttl", 1_000_000],
     ["anything", 1],
   ])("W10.05 a request that names %s", (field, value) =>
@@ -106,20 +106,14 @@ describe("what is refused, with nothing written", () => {
     [{ ...BODY, actor: "a-b" }],
     [{ ...BODY, actor: "" }],
     [{ ...BODY, actor: "a".repeat(65) }],
-    [{ ...BODY, space: "ma.in" }],
-    [{ ...BODY, view: "Admin!" }],
   ])("a body of the wrong form: %j", (body) => expectRefused(edgeRig(), body, 400, "malformed"));
 
-  test("W10.04 a request for another space", () =>
-    expectRefused(edgeRig(), { ...BODY, space: "lab" }, 400, "other-space"));
+  test.each(["lab", "ma.in", ""])("W10.04 a request for another space: %j", (space) =>
+    expectRefused(edgeRig(), { ...BODY, space }, 400, "other-space"),
+  );
 
   test("the actor of a chat session", () =>
     expectRefused(edgeRig(), { ...BODY, actor: `chat_${"a".repeat(26)}` }, 400, "chat-actor"));
-
-  test.each(["admin", "deployer", "manager-caller", "dm-reader", "service-endpoint", "anything"])(
-    "a view, of which there is none yet: %s",
-    (view) => expectRefused(edgeRig(), { ...BODY, view }, 501, "view"),
-  );
 
   test("a person who was granted nothing, where grants are asked for", () =>
     expectRefused(edgeRig({ policy: "granted" }), BODY, 403, "permission-denied"));
@@ -199,7 +193,9 @@ describe("limits", () => {
     const { principal } = await bearerOf(rig, "alice");
     rig.limits.chargePrincipal(principal);
     rig.limits.chargePrincipal(principal);
-    const exchange = rig.exchangeWith({ refusals: { burst: 1, perMinute: 1 } });
+    const exchange = rig.exchangeWith({
+      budget: createProbingBudget({ burst: 1, perMinute: 1 }, () => rig.clock.now),
+    });
     for (let n = 0; n < 20; n += 1) expect(Reflect.get((await exchange(BODY, PEER)).body, "code")).toBe("RATE_LIMITED");
     expect((await exchange({ ...BODY, idToken: "junk" }, PEER)).status).toBe(401);
     expect(reasonOf(await exchange({ ...BODY, idToken: "junk" }, PEER))).toBe("refused-too-often");
@@ -207,7 +203,9 @@ describe("limits", () => {
 
   test("who keeps being refused is told to wait; a good proof from the same address is served", async () => {
     const rig = edgeRig();
-    const exchange = rig.exchangeWith({ refusals: { burst: 3, perMinute: 60 } });
+    const exchange = rig.exchangeWith({
+      budget: createProbingBudget({ burst: 3, perMinute: 60 }, () => rig.clock.now),
+    });
     const junk = async (address: string) => (await exchange({ ...BODY, idToken: "junk" }, { ...PEER, address })).status;
     const statuses = [
       await junk(PEER.address),
@@ -294,7 +292,7 @@ describe("with a real OpenID provider", () => {
       await ask(rig, { idToken: token, space: "lab" }),
       await ask(rig, { idToken: token, extra: token }),
     ];
-    expect(refused.map(({ status }) => status)).toEqual([400, 501, 401, 400, 400]);
+    expect(refused.map(({ status }) => status)).toEqual([400, 403, 401, 400, 400]);
     const said = JSON.stringify([refused, rig.events, good.headers ?? {}]);
     for (const part of token.split(".")) expect(said).not.toContain(part);
     expect(said).not.toContain(ExchangeAnswer.shape.bearer.parse(Reflect.get(good.body, "bearer")));

@@ -11,10 +11,11 @@ import {
   type FaceRoute,
   type FaceEvent,
   type FaceOptions,
-  MAX_BODY_BYTES,
   startFace,
 } from "../../services/auth/edge/http.ts";
+import { MAX_BODY_BYTES } from "../../services/auth/edge/http-refusals.ts";
 import { ExchangeAnswer, FaceFile } from "../../shared/protocol/endpoint/exchange-shapes.ts";
+import { Face } from "../../shared/protocol/endpoint/views.ts";
 import { type EdgeRig, edgeRig } from "../support/edge-rig.ts";
 import { seeded } from "../support/seeded.ts";
 import { failure } from "../support/refusal.ts";
@@ -35,9 +36,10 @@ const exchangeRoute = (): FaceRoute => ({
 });
 
 const optionsOf = (over: Partial<FaceOptions> = {}): FaceOptions => ({
+  kind: { face: Face.Loopback, capability },
   host: "127.0.0.1",
   port: 0,
-  capability,
+  setting: "COTAL_AUTH_FACE_PORT",
   routes: [exchangeRoute()],
   jwk: rig.signer.jwk,
   isReady: () => state.isReady,
@@ -226,8 +228,12 @@ describe("starting and ending", () => {
     for (const host of ["0.0.0.0", "::", "10.0.0.1", "example.com"]) {
       expect((await failure(startFace(optionsOf({ host })))).code).toBe("failed-precondition");
     }
-    expect((await failure(startFace(optionsOf({ capability: "short" })))).code).toBe("failed-precondition");
-    expect((await failure(startFace(optionsOf({ port: face.port })))).code).toBe("failed-precondition");
+    const short = { face: Face.Loopback, capability: "short" } as const;
+    expect((await failure(startFace(optionsOf({ kind: short })))).code).toBe("failed-precondition");
+    expect(await failure(startFace(optionsOf({ port: face.port })))).toMatchObject({
+      code: "failed-precondition",
+      next: expect.stringContaining("COTAL_AUTH_FACE_PORT") as string,
+    });
   });
 
   test("its file is the owner's alone, says where it is, and is gone after the end", () => {

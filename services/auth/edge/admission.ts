@@ -2,22 +2,26 @@
  * May this connection in, and with what (§9, §10)? From a request that has been read to a user JWT that
  * has its evidence; what is left is to sign the answer, ask once more, and release it.
  *
- * In order: bearer · connect limits · connection name · view · ledger · JWT and its size · evidence and
- * read list.
+ * In order: bearer · connect limits · connection name · ledger, with the view · JWT and its size ·
+ * evidence and read list.
  *
  * Invariants
  * 1. A limit refuses before any read of the ledger; nothing is written before everything that can refuse
  *    has been asked (§10).
  * 2. The UID, the lists and the role come from the ledger, never from the client: of the client's own
  *    words only the nonce of its inbox is used (decision H61).
- * 3. The JWT ends with the bearer, and with the root credential if that ends sooner.
+ * 3. The JWT ends with the bearer, or with its session, and with the root credential if that ends sooner.
  * 4. Anything but a clear yes is a denial with its reason. No fault of the ledger lets anybody in.
  */
+import type { HolderScope } from "../../../shared/grants/client-profiles.ts";
+import type { BuiltProfile } from "../../../shared/grants/matrix.ts";
 import { Account } from "../../../shared/grants/row.ts";
 import { CotalError, ErrorCode, toCotalError } from "../../../shared/protocol/base/errors.ts";
 import { CONN_ID } from "../../../shared/protocol/base/grammar.ts";
 import { type Principal, principal } from "../../../shared/protocol/base/principals.ts";
 import type { ConnectionLimits } from "../../../shared/protocol/chat/space-settings.ts";
+import { View } from "../../../shared/protocol/endpoint/views.ts";
+import type { ActorRow } from "../../../shared/protocol/ledger/actor-rows.ts";
 import {
   type BearerAct,
   type BearerClaims,
@@ -26,7 +30,7 @@ import {
   verifyBearer,
 } from "../../../shared/trust/bearer.ts";
 import type { CalloutRequest } from "../../../shared/trust/callout.ts";
-import { mintUser } from "../../../shared/trust/jwt.ts";
+import { type MintRequest, mintUser } from "../../../shared/trust/jwt.ts";
 import type { SigningKey } from "../../../shared/trust/keys.ts";
 import type { Authority, Checked, Stamp } from "../plane/authority-type.ts";
 import type { ConnectLimits } from "./connect-limits.ts";
@@ -96,14 +100,14 @@ async function admit(
   const who = principal(act.owner, act.actor);
   const nonce = inboxNonce(request.options.name, act);
   if (nonce === undefined) return deny(denials.connectionName, who);
-  if (act.view !== undefined) return deny(denials.view, who);
   const checked = await options.authority.check(act);
   if (!checked.ok) return deny(denials.refused(checked.code, checked.reason), who);
 
   const iat = Math.floor(options.now() / 1000);
-  const expires = Math.min(exp, checked.rootExpires);
+  // A session's connection ends with its grant, not with the bearer that opened it (§10).
+  const expires = Math.min(act.view === View.SessionCaller ? act.session.exp : exp, checked.rootExpires);
   if (expires <= iat) return deny(denials.bearer(BearerFault.Expired), who);
-  const minted = await mint(request, options, checked, { nonce, iat, expires });
+  const minted = await mint(request, options, checked, { act, nonce, iat, expires });
   if (typeof minted !== "string") return deny(minted, who);
 
   if (options.now() - began >= options.answerMs) return deny(denials.late, who);
@@ -124,23 +128,18 @@ function inboxNonce(name: string | undefined, { lifecycleUid }: BearerAct): stri
   return uid === lifecycleUid ? nonce : undefined;
 }
 
+type Wanted = { readonly act: BearerAct; readonly nonce: string; readonly iat: number; readonly expires: number };
+
 async function mint(
   request: CalloutRequest,
   { space, front, connection }: AdmissionOptions,
   { actor }: Granted,
-  { nonce, iat, expires }: { readonly nonce: string; readonly iat: number; readonly expires: number },
+  { act, nonce, iat, expires }: Wanted,
 ): Promise<string | Denial> {
+  const holder = { principal: principal(actor.owner, actor.actor), uid: actor.lifecycleUid };
   try {
     const { jwt } = await mintUser({
-      profile: "agent",
-      scope: {
-        space,
-        holder: { principal: principal(actor.owner, actor.actor), uid: actor.lifecycleUid },
-        inboxNonce: nonce,
-        allowSubscribe: actor.allowSubscribe,
-        allowPublish: actor.allowPublish,
-        ...(actor.role === undefined ? {} : { role: actor.role }),
-      },
+      ...profileOf(act, actor, { space, holder, inboxNonce: nonce }),
       account: Account.Front,
       accountKey: front.account,
       signer: front.signer,
@@ -156,6 +155,28 @@ async function mint(
       return denials.tooLarge(error.message);
     }
     throw error;
+  }
+}
+
+/** The closed profile of a connection: the agent's, or its view's instead (§10). */
+function profileOf(
+  act: BearerAct,
+  { allowSubscribe, allowPublish, role, capabilities }: ActorRow,
+  scope: HolderScope,
+): Pick<MintRequest<BuiltProfile>, "profile" | "scope"> {
+  switch (act.view) {
+    case undefined: {
+      const lists = { allowSubscribe, allowPublish, ...(role === undefined ? {} : { role }) };
+      return { profile: "agent", scope: { ...scope, ...lists } };
+    }
+    case View.ManagerCaller:
+      return { profile: act.view, scope: { ...scope, managerInstanceId: act.managerInstanceId, capabilities } };
+    case View.SessionCaller:
+      return { profile: act.view, scope: { ...scope, session: act.session } };
+    case View.TransferWriter:
+      return { profile: act.view, scope: { ...scope, transferWriter: act.transferWriter } };
+    default:
+      return { profile: act.view, scope };
   }
 }
 

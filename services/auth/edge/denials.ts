@@ -17,7 +17,6 @@ export const DenialReason = {
   ExpiredBearer: "expired-bearer",
   RateLimited: "rate-limited",
   ConnectionName: "connection-name",
-  View: "view",
   /** The ledger says no. */
   Refused: "refused",
   Unavailable: "unavailable",
@@ -84,12 +83,6 @@ export const denials = {
     BadRequest,
     "the connection is not named <lifecycle uid>_<nonce> with the uid of its bearer",
     "name it so before connecting; the inbox prefix carries the same name",
-  ),
-  view: denial(
-    DenialReason.View,
-    ErrorCode.Unimplemented,
-    "the bearer carries a view that this release does not mint",
-    "connect with a bearer without a view",
   ),
   refused: (code: ErrorCode, why: string): Denial =>
     code === ErrorCode.Unavailable

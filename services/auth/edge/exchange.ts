@@ -1,39 +1,41 @@
 /**
- * The exchange (§10): a person's proof in, a bearer of this space out.
+ * The exchange (§10): a proof in, a bearer of this space out.
  *
- * In order: shape · proof · owner · limits · view · enrolment (row, lifecycle, root credential, all
- * durable) · bearer signed · ledger asked again · released.
+ * In order: shape · proof · owner · limits · view (its face and proof, then the row, the scope and the claim) ·
+ * enrolment (row, lifecycle, root credential, all durable) · bearer signed · ledger asked again · released.
  *
  * Invariants
- * 1. The owner is derived from the proof and the UID comes from the ledger; a request that names either,
- *    or anything else that an exchange does not take, is refused before the proof is looked at.
- * 2. Nothing is written for a request that is refused before enrolment.
- * 3. While an actor or its owner is limited the answer is 429, and counts against nothing (§10).
- * 4. Whoever keeps being refused is told to wait; a good proof is served all the same, or one client with
- *    a dead token would lock out everybody who shares its address (field case 20).
- * 5. No bearer outlives the root credential, or `MAX_BEARER_SECONDS`.
+ * 1. Nothing is written for a request that is refused before enrolment, and a view that is refused is
+ *    refused before it.
+ * 2. While an actor or its owner is limited the answer is 429, and counts against nothing (§10).
+ * 3. On the public face a refused selection of a manager counts in its own window, not as probing (§10).
+ * 4. No bearer outlives the root credential, its session, the proof of a `dm-reader`, or
+ *    `MAX_BEARER_SECONDS`.
  */
-import { z } from "zod";
 import { CotalError, ErrorCode, toCotalError } from "../../../shared/protocol/base/errors.ts";
-import { CHAT_ACTOR, COMMAND_TOKEN, PRINCIPAL_TOKEN, SPACE_TOKEN } from "../../../shared/protocol/base/grammar.ts";
 import { type Principal, type RandomBytes, dotForm, principal } from "../../../shared/protocol/base/principals.ts";
-import type { ExchangeAnswer, ExchangeRequest } from "../../../shared/protocol/endpoint/exchange-shapes.ts";
+import type { ExchangeAnswer } from "../../../shared/protocol/endpoint/exchange-shapes.ts";
+import { Face, ProofKind, VIEWS, View, type ViewClaim } from "../../../shared/protocol/endpoint/views.ts";
 import { type BearerClaims, type BearerSigner, MAX_BEARER_SECONDS, signBearer } from "../../../shared/trust/bearer.ts";
 import { base64url } from "../../../shared/trust/nats-jwt.ts";
 import { ownerToken } from "../../../shared/trust/owner.ts";
-import type { Authority } from "../plane/authority-type.ts";
-import { type Buckets, type Rate, createBuckets } from "./buckets.ts";
-import { type ConnectLimits, hostKey } from "./connect-limits.ts";
+import type { Authority, SignIn } from "../plane/authority-type.ts";
+import type { ConnectLimits } from "./connect-limits.ts";
+import { type Asked, type AskedView, readExchange } from "./exchange-request.ts";
 import type { Peer } from "./http.ts";
-import type { IdentityProvider } from "./idp.ts";
-import { type Answer, proofRefused, rateLimited, refusalOf, refuse, tooMany } from "./refusals.ts";
+import { type DmReaderProofs, type IdentityProvider, ProofFault } from "./idp.ts";
+import type { ProbingBudget } from "./probing-budget.ts";
+import { type Answer, proofRefused, rateLimited, refusalOf, refuse, selectionRefused, tooMany } from "./refusals.ts";
+import type { SelectionWindows } from "./selection-windows.ts";
 
 export type ExchangeOptions = {
   readonly space: string;
   /** HMAC key of the owner tokens (architecture §8). */
   readonly ownerSecret: Uint8Array;
   readonly idp: IdentityProvider;
-  readonly authority: Pick<Authority, "enrol" | "check">;
+  /** Proofs that open one inbox; without them there is no `dm-reader`. */
+  readonly dmReader?: DmReaderProofs;
+  readonly authority: Pick<Authority, "enrol" | "check" | "proveAgent" | "chooseView">;
   /** The same set as the callout's of this space. */
   readonly limits: Pick<ConnectLimits, "limited">;
   readonly bearer: { readonly issuer: string; readonly audience: string; readonly signer: BearerSigner };
@@ -41,8 +43,9 @@ export type ExchangeOptions = {
   readonly sentinel: string;
   /** Where the broker is, for clients. */
   readonly servers?: readonly string[];
-  /** Refused requests of one address. */
-  readonly refusals?: Rate;
+  /** Of all doors of this space. */
+  readonly budget: ProbingBudget;
+  readonly windows: SelectionWindows;
   readonly maxInFlight?: number;
   /** Epoch milliseconds. */
   readonly now: () => number;
@@ -62,36 +65,25 @@ export type ExchangeEvent = {
 
 export type Exchange = (body: unknown, peer: Peer) => Promise<Answer>;
 
-const DEFAULT_REFUSALS: Rate = { burst: 60, perMinute: 60 };
-const DEFAULT_MAX_IN_FLIGHT = 128;
-const MAX_PEERS = 10_000;
+export const DEFAULT_MAX_EXCHANGES = 128;
 
-const Body = z.strictObject({
-  space: z.string().regex(SPACE_TOKEN),
-  idToken: z.string().min(1),
-  actor: z.string().regex(PRINCIPAL_TOKEN),
-  view: z.string().regex(COMMAND_TOKEN).optional(),
-});
-
+/** `who` is set once a proof holds. */
 type Settled = { readonly answer: Answer; readonly result: string; readonly who?: Principal; readonly cause?: unknown };
 
 export function createExchange(options: ExchangeOptions): Exchange {
-  const { clock, maxInFlight = DEFAULT_MAX_IN_FLIGHT } = options;
-  const refused = createBuckets(options.refusals ?? DEFAULT_REFUSALS, MAX_PEERS, clock);
+  const { clock, budget, onEvent, maxInFlight = DEFAULT_MAX_EXCHANGES } = options;
   let inFlight = 0;
   return async (body, peer) => {
     const began = clock();
-    const settled = inFlight >= maxInFlight ? busy() : await counted();
-    const milliseconds = clock() - began;
-    const { answer, result, who, cause } = settled;
+    const { answer, result, who, cause } = inFlight >= maxInFlight ? BUSY : await counted();
     const principal = who === undefined ? {} : { principal: dotForm(who) };
-    options.onEvent({ result, milliseconds, ...principal, ...(cause === undefined ? {} : { cause }) });
-    return budgeted(answer, refused, hostKey(peer.address));
+    onEvent({ result, milliseconds: clock() - began, ...principal, ...(cause === undefined ? {} : { cause }) });
+    return budget(answer, peer, who !== undefined);
 
     async function counted(): Promise<Settled> {
       inFlight += 1;
       try {
-        return await exchange(body, options);
+        return await exchange(body, peer.face, options);
       } finally {
         inFlight -= 1;
       }
@@ -99,94 +91,136 @@ export function createExchange(options: ExchangeOptions): Exchange {
   };
 }
 
-const busy = (): Settled => ({ answer: tooMany(1, "busy"), result: "busy" });
+const BUSY: Settled = { answer: tooMany(1, "busy"), result: "busy" };
 
-/** Nobody has proved to be anybody. A refusal of somebody known keeps its reason, however often (§10). */
-const BLAMED: ReadonlySet<number> = new Set([400, 401]);
-
-function budgeted(answer: Answer, refused: Buckets, peer: string): Answer {
-  if (!BLAMED.has(answer.status)) return answer;
-  const wait = refused.wait(peer);
-  if (wait > 0) return tooMany(wait, "refused-too-often");
-  refused.take(peer);
-  return answer;
-}
-
-async function exchange(body: unknown, options: ExchangeOptions): Promise<Settled> {
-  const request = read(body, options.space);
-  if ("answer" in request) return request;
-  const proof = await options.idp.verify(request.idToken);
-  if (!proof.ok) return { answer: proofRefused(proof.fault), result: `proof-${proof.fault}` };
-  const { issuer, subject } = proof.person;
-  const who = principal(ownerToken(options.ownerSecret, issuer, subject), request.actor);
+async function exchange(body: unknown, face: Face, options: ExchangeOptions): Promise<Settled> {
+  const asked = readExchange(body, options.space);
+  if ("answer" in asked) return asked;
+  const proved = await prove(asked, options);
+  if ("answer" in proved) return proved;
+  const { who } = proved;
   const over = options.limits.limited(who);
   if (over !== undefined) return { answer: rateLimited(over), result: "rate-limited", who };
-  if (request.view !== undefined) return { ...noView(), who };
   try {
-    return { answer: await release(who, { issuer, subject, name: who.actor }, options), result: "ok", who };
+    const viewed = asked.view === undefined ? NO_VIEW : await choose(asked.view, face, proved, options);
+    if ("answer" in viewed) return { ...viewed, who };
+    return { answer: await release(proved, viewed.claim, options), result: "ok", who };
   } catch (cause) {
-    const error = toCotalError(cause);
-    const unknown = error.code === ErrorCode.Internal ? { cause } : {};
-    return { answer: refusalOf(error), result: error.code, who, ...unknown };
+    return failed(cause, who);
   }
 }
 
-function read(body: unknown, space: string): ExchangeRequest | Settled {
-  const wrong = (reason: string, error: string, next: string): Settled => ({
-    answer: refuse({ code: ErrorCode.BadRequest, reason, error, next }),
-    result: reason,
+function failed(cause: unknown, who?: Principal): Settled {
+  const error = toCotalError(cause);
+  const unknown = error.code === ErrorCode.Internal ? { cause } : {};
+  return { answer: refusalOf(error), result: error.code, ...(who === undefined ? {} : { who }), ...unknown };
+}
+
+/** Somebody whose proof holds. */
+type Proved = {
+  readonly who: Principal;
+  readonly signIn: SignIn;
+  /** What a `dm-reader`'s proof was made for, and until when (Unix seconds). */
+  readonly dmReader?: { readonly lifecycleUid: string; readonly expires: number };
+};
+
+async function prove({ actor, presented }: Asked, options: ExchangeOptions): Promise<Proved | Settled> {
+  const { authority, space, idp, dmReader, ownerSecret } = options;
+  if (presented.kind === ProofKind.Agent) {
+    const who = principal(presented.owner, actor);
+    try {
+      await authority.proveAgent(who, presented.secret);
+    } catch (cause) {
+      return failed(cause);
+    }
+    return { who, signIn: { by: "agent", secret: presented.secret } };
+  }
+  const person = (of: { readonly issuer: string; readonly subject: string }): Proved => ({
+    who: principal(ownerToken(ownerSecret, of.issuer, of.subject), actor),
+    signIn: { by: "person", ...of, name: actor },
   });
-  const parsed = Body.safeParse(body);
-  if (!parsed.success) {
-    const extra = parsed.error.issues.some(({ code }) => code === "unrecognized_keys");
-    return extra
-      ? wrong(
-          "unknown-field",
-          "the request names something that an exchange does not take",
-          "send space, idToken, actor and at most a view: owner and lifecycle are the service's to say",
-        )
-      : wrong(
-          "malformed",
-          "the request lacks a field, or one has the wrong form",
-          'send {"space", "idToken", "actor"}; an actor is 1 to 64 letters, digits or underscores',
-        );
+  if (presented.kind === ProofKind.Person) {
+    const proof = await idp.verify(presented.idToken);
+    return proof.ok ? person(proof.person) : unproved(proof.fault);
   }
-  const { view, ...request } = parsed.data;
-  if (request.space !== space) {
-    return wrong("other-space", "this exchange serves another space", "use the exchange of that space");
-  }
-  if (CHAT_ACTOR.test(request.actor)) {
-    return wrong("chat-actor", "a chat session's actor is not chosen", "open a chat session, or use another actor");
-  }
-  return view === undefined ? request : { ...request, view };
+  if (dmReader === undefined) return NO_DM_READER;
+  const proof = await dmReader.verify(presented.idToken);
+  if (!proof.ok) return unproved(proof.fault);
+  // Made for one inbox: the same token opens no other actor's, and none of another space (§10).
+  if (proof.actor !== actor || proof.space !== space) return unproved(ProofFault.Purpose);
+  const { lifecycleUid, expires } = proof;
+  return { ...person(proof.person), dmReader: { lifecycleUid, expires } };
 }
 
-function noView(): Settled {
-  const answer = refuse({
-    code: ErrorCode.Unimplemented,
-    reason: "view",
-    error: "this release issues no views",
-    next: "leave the view out",
-  });
-  return { answer, result: "view" };
+const unproved = (fault: ProofFault): Settled => ({ answer: proofRefused(fault), result: `proof-${fault}` });
+
+const NO_VIEW: { readonly claim: ViewClaim } = { claim: {} };
+
+/** The claim of a view, or why it is not to be had: by its rule, then by the ledger. */
+async function choose(
+  asked: AskedView,
+  face: Face,
+  { who, signIn, dmReader }: Proved,
+  { authority, windows }: ExchangeOptions,
+): Promise<{ readonly claim: ViewClaim } | Settled> {
+  const { faces, proof, unissued } = VIEWS[asked.view];
+  if (!faces.includes(face)) return refusedView("view-face", PermissionDenied, "is not issued on this face");
+  const shown = dmReader === undefined ? signIn.by : ProofKind.DmReader;
+  if (!proof.includes(shown)) return refusedView("view-proof", PermissionDenied, "is not had with such a proof");
+  if (unissued === true || asked.view === View.ManagerService) {
+    return refusedView("view-unissued", ErrorCode.Unimplemented, "is not issued by this release");
+  }
+  const window = selectionWindow(asked, face, who, signIn.by);
+  const wait = window === undefined ? 0 : windows.wait(...window);
+  if (window !== undefined && wait > 0)
+    return { answer: tooMany(wait, `selection-${window[1]}`), result: "selection-window" };
+  const lifecycleUid = dmReader?.lifecycleUid ?? "";
+  const request = asked.view === View.DmReader ? { view: asked.view, lifecycleUid } : asked;
+  const viewed = await authority.chooseView(who, signIn.by, request);
+  if (viewed.ok) return viewed;
+  if (viewed.selection !== undefined) {
+    if (window !== undefined) windows.refused(...window);
+    return { answer: selectionRefused(viewed.selection, viewed.reason), result: viewed.selection };
+  }
+  throw new CotalError(viewed.code, viewed.reason, { next: "ask the operator of the space: cotal actor list" });
+
+  function refusedView(reason: string, code: ErrorCode, why: string): Settled {
+    const error = `the view ${asked.view} ${why}`;
+    return {
+      answer: refuse({ code, reason, error, next: "docs/security/model.md says who gets which view, and where" }),
+      result: reason,
+    };
+  }
 }
 
-async function release(
+/** The window that a refused selection counts in: of a person as a whole, of one agent (§10). */
+function selectionWindow(
+  asked: AskedView,
+  face: Face,
   who: Principal,
-  signIn: Parameters<Authority["enrol"]>[1],
-  options: ExchangeOptions,
-): Promise<Answer> {
+  by: SignIn["by"],
+): Parameters<SelectionWindows["refused"]> | undefined {
+  if (face !== Face.Public || asked.view !== View.ManagerCaller) return undefined;
+  return [by === "person" ? who.owner : dotForm(who), asked.managerInstanceId === undefined ? "unpinned" : "pinned"];
+}
+
+async function release({ who, signIn, dmReader }: Proved, claim: ViewClaim, options: ExchangeOptions): Promise<Answer> {
   const { authority, bearer, now, random, sentinel, servers } = options;
   const { uid, credentialId, actor, rootExpires } = await authority.enrol(who, signIn);
   const iat = Math.floor(now() / 1000);
-  const exp = Math.min(iat + MAX_BEARER_SECONDS, rootExpires);
+  const exp = Math.min(
+    iat + MAX_BEARER_SECONDS,
+    rootExpires,
+    dmReader?.expires ?? Infinity,
+    claim.view === View.SessionCaller ? claim.session.exp : Infinity,
+  );
   const claims: BearerClaims = {
     iss: bearer.issuer,
     aud: bearer.audience,
     iat,
     exp,
     jti: base64url(random(16)),
-    act: { ...who, lifecycleUid: uid, credentialId, name: actor.name },
+    act: { ...who, lifecycleUid: uid, credentialId, name: actor.name, ...claim },
   };
   const signed = signBearer(claims, bearer.signer);
   // The bearer is made, and not yet released: what changed while it was made is seen now.
@@ -204,3 +238,15 @@ async function release(
   };
   return { status: 200, body };
 }
+
+const { PermissionDenied } = ErrorCode;
+
+const NO_DM_READER: Settled = {
+  answer: refuse({
+    code: ErrorCode.Unimplemented,
+    reason: "view-unissued",
+    error: "no audience is set whose tokens open an inbox",
+    next: "set COTAL_IDP_DM_READER_AUDIENCE",
+  }),
+  result: "view-unissued",
+};

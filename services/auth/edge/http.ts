@@ -1,25 +1,42 @@
 /**
- * A face of the auth service over HTTP (§10): the exchange, the bearers' public key, and whether it works.
+ * A face of the auth service over HTTP (§10): the exchange, the bearers' public key, and whether this
+ * space is served here.
  *
- * One face belongs to one space: it mints from that space's keys and ledger and from no others.
+ * One face belongs to one space: it mints from that space's keys and ledger and from no others. What the
+ * whole process says of itself (its health, its metrics) has another place: `shared/daemon/health-server.ts`.
  *
  * Invariants
  * 1. A loopback face listens on a loopback address only, and every route that does something asks for the
- *    capability of this start. A request with an `Origin` comes from a web page and is refused, whatever
- *    it carries.
- * 2. JSON of at most 64 KiB, no query: a token never stands in an address.
- * 3. Every answer is JSON of ours, also for what no route takes and for bytes that are no HTTP; nothing
+ *    capability of this start. A public face has no capability: a proof is all that counts there.
+ * 2. A request with an `Origin` comes from a web page and is refused, on either face, whatever it carries.
+ * 3. JSON of at most 64 KiB, no query: a token never stands in an address.
+ * 4. Every answer is JSON of ours, also for what no route takes and for bytes that are no HTTP; nothing
  *    of the request is repeated.
- * 4. Bounded: connections, headers, bodies, and the time that a request may take to arrive.
+ * 5. The address of a peer is that of its connection. A forwarded one counts only when the connection
+ *    comes from a proxy that is trusted by name.
  */
 import { createHash, timingSafeEqual } from "node:crypto";
+import type { RequestListener } from "node:http";
 import helmet from "@fastify/helmet";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
-import { ExchangeHeader, ExchangePath } from "../../../shared/protocol/endpoint/exchange-shapes.ts";
+import { ExchangeHeader } from "../../../shared/protocol/endpoint/exchange-shapes.ts";
 import { Face } from "../../../shared/protocol/endpoint/views.ts";
 import type { BearerKey } from "../../../shared/trust/bearer.ts";
-import { type Answer, refuse, tooMany } from "./refusals.ts";
+import { type FaceServer, faceServer } from "./face-server.ts";
+import type { TlsEvent, TlsFiles } from "./face-tls.ts";
+import {
+  MAX_BODY_BYTES,
+  NO_CAPABILITY,
+  NO_HTTP,
+  NO_ORIGIN,
+  NO_QUERY,
+  NO_ROUTE,
+  OPEN_GETS,
+  ofFramework,
+  statusOf,
+} from "./http-refusals.ts";
+import type { Answer } from "./refusals.ts";
 
 /** Where a request came in, and from which address. */
 export type Peer = { readonly face: Face; readonly address: string | undefined };
@@ -33,13 +50,30 @@ export type FaceRoute = {
   readonly handle: (body: unknown, peer: Peer) => Promise<Answer> | Answer;
 };
 
+/** Whom a face is for, and what it asks of them. */
+export type FaceKind =
+  | {
+      readonly face: typeof Face.Loopback;
+      /** The secret of this start. */
+      readonly capability: string;
+    }
+  | {
+      readonly face: typeof Face.Public;
+      /** Left out where a proxy in front of it ends TLS. */
+      readonly tls?: TlsFiles;
+      /** Addresses and networks whose `X-Forwarded-For` is believed. */
+      readonly proxies: readonly string[];
+      readonly onTls: (event: TlsEvent) => void;
+    };
+
 export type FaceOptions = {
-  /** A loopback address; another one is refused while there is a capability. */
+  readonly kind: FaceKind;
+  /** An IP address. */
   readonly host: string;
   /** 0 takes a free port. */
   readonly port: number;
-  /** The secret of this start. */
-  readonly capability: string;
+  /** The setting that says where, for whoever finds the place taken. */
+  readonly setting: string;
   readonly jwk: BearerKey["jwk"];
   readonly isReady: () => boolean;
   /** The exchange and what stands beside it. */
@@ -52,58 +86,63 @@ export type FaceEvent = { readonly route: string; readonly status: number; reado
 
 export type OpenFace = { readonly port: number; readonly url: string; readonly close: () => Promise<void> };
 
-export const MAX_BODY_BYTES = 64 * 1024;
-const MAX_CONNECTIONS = 512;
-const MAX_HEADER_BYTES = 8 * 1024;
-const ARRIVE_MS = 10_000;
-const IDLE_MS = 5_000;
 const LOOPBACK: ReadonlySet<string> = new Set(["127.0.0.1", "::1"]);
 
 /** Listens. Throws `failed-precondition` where it may not, or can't. */
 export async function startFace(options: FaceOptions): Promise<OpenFace> {
-  const { host, port } = options;
-  if (!LOOPBACK.has(host)) throw unfit(`${host} is no loopback address`);
-  if (options.capability.length < 32) throw unfit("a face needs a capability that can't be guessed");
-  const app = fastify({
-    logger: false,
-    bodyLimit: MAX_BODY_BYTES,
-    requestTimeout: ARRIVE_MS,
-    connectionTimeout: ARRIVE_MS,
-    keepAliveTimeout: IDLE_MS,
-    http: { maxHeaderSize: MAX_HEADER_BYTES },
-    forceCloseConnections: true,
-    exposeHeadRoutes: false,
-    routerOptions: { maxParamLength: 100 },
-    return503OnClosing: true,
-    clientErrorHandler: (_error, socket) => void socket.end(NO_HTTP),
-    frameworkErrors: (error, _request, reply) => void send(reply, ofFramework(error.statusCode)),
-  });
-  app.server.maxConnections = MAX_CONNECTIONS;
-  app.server.headersTimeout = IDLE_MS;
-  // Text is not a body here: only JSON is.
-  app.removeContentTypeParser("text/plain");
+  const { host, port, kind, setting } = options;
+  demandFit(options);
+  const tls = kind.face === Face.Public ? kind.tls : undefined;
+  const { app, cut } = build(kind, tls);
   await app.register(helmet);
   guard(app, options);
   route(app, options);
+  const close = async (): Promise<void> => {
+    const closing = app.close();
+    cut();
+    await closing;
+  };
   try {
     await app.listen({ host, port });
   } catch (cause) {
-    await app.close();
-    throw new CotalError(ErrorCode.FailedPrecondition, `the exchange can't listen on ${host}:${port}`, {
-      next: "stop what has the port, or set another one",
-      cause,
-    });
+    await close();
+    throw new CotalError(
+      ErrorCode.FailedPrecondition,
+      `the ${kind.face} exchange can't listen on ${host}:${port} (${codeOf(cause)})`,
+      { next: `set ${setting} to an address of this machine that is free`, cause },
+    );
   }
   const address = app.server.address();
   const bound = typeof address === "object" && address !== null ? address.port : port;
   const shown = host.includes(":") ? `[${host}]` : host;
-  return { port: bound, url: `http://${shown}:${bound}`, close: () => app.close() };
+  return { port: bound, url: `${tls === undefined ? "http" : "https"}://${shown}:${bound}`, close };
 }
 
-const OPEN_GETS = { jwks: "/jwks", live: "/livez", ready: "/readyz" } as const;
+function build(kind: FaceKind, tls: TlsFiles | undefined): { readonly app: FastifyInstance; readonly cut: () => void } {
+  const { proxies, onTls } = kind.face === Face.Public ? kind : { proxies: [], onTls: () => undefined };
+  let made: FaceServer | undefined;
+  const app = fastify({
+    serverFactory: (handle) => (made = faceServer(handle as RequestListener, tls, onTls)).server,
+    logger: false,
+    bodyLimit: MAX_BODY_BYTES,
+    forceCloseConnections: true,
+    exposeHeadRoutes: false,
+    routerOptions: { maxParamLength: 100 },
+    return503OnClosing: true,
+    clientErrorHandler: (_error, socket) => {
+      if (!socket.destroyed) socket.end(NO_HTTP);
+    },
+    frameworkErrors: (error, _request, reply) => void send(reply, ofFramework(error.statusCode)),
+    ...(proxies.length === 0 ? {} : { trustProxy: [...proxies] }),
+  });
+  // Text is not a body here: only JSON is.
+  app.removeContentTypeParser("text/plain");
+  return { app, cut: () => made?.cut() };
+}
 
 function route(app: FastifyInstance, options: FaceOptions): void {
   const { jwk, isReady, routes } = options;
+  const { face } = options.kind;
   const own: FaceRoute[] = [
     get(OPEN_GETS.jwks, () => ({ status: 200, body: { keys: [jwk] } })),
     get(OPEN_GETS.live, () => ({ status: 200, body: { status: "ok" } })),
@@ -116,8 +155,7 @@ function route(app: FastifyInstance, options: FaceOptions): void {
       method,
       url: path,
       config: { guarded },
-      handler: async (request, reply) =>
-        send(reply, await handle(request.body, { face: Face.Loopback, address: request.ip })),
+      handler: async (request, reply) => send(reply, await handle(request.body, { face, address: request.ip })),
     });
   }
 }
@@ -126,8 +164,8 @@ function get(path: string, handle: FaceRoute["handle"]): FaceRoute {
   return { method: "GET", path, guarded: false, handle };
 }
 
-function guard(app: FastifyInstance, { capability, onEvent }: FaceOptions): void {
-  const expected = digest(capability);
+function guard(app: FastifyInstance, { kind, onEvent }: FaceOptions): void {
+  const expected = kind.face === Face.Loopback ? digest(kind.capability) : undefined;
   app.addHook("onRequest", async (request, reply) => {
     const refusal = refused(request, expected);
     if (refusal !== undefined) await send(reply, refusal);
@@ -144,10 +182,10 @@ function guard(app: FastifyInstance, { capability, onEvent }: FaceOptions): void
   });
 }
 
-function refused(request: FastifyRequest, expected: Buffer): Answer | undefined {
+function refused(request: FastifyRequest, expected: Buffer | undefined): Answer | undefined {
   if (request.headers.origin !== undefined) return NO_ORIGIN;
   if (request.url.includes("?")) return NO_QUERY;
-  if (!isGuarded(request.routeOptions.config)) return undefined;
+  if (expected === undefined || !isGuarded(request.routeOptions.config)) return undefined;
   const given = request.headers[ExchangeHeader.Capability];
   return typeof given === "string" && timingSafeEqual(digest(given), expected) ? undefined : NO_CAPABILITY;
 }
@@ -165,62 +203,18 @@ function send(reply: FastifyReply, { status, headers, body }: Answer): FastifyRe
     .send(body);
 }
 
-const { BadRequest, NotFound, PermissionDenied, Unauthenticated, Internal } = ErrorCode;
-
-const NO_ROUTE = refuse({
-  code: NotFound,
-  reason: "no-route",
-  error: "there is no such path here, or not for this method",
-  next: `POST ${ExchangePath.Exchange}, or GET ${Object.values(OPEN_GETS).join(", ")}`,
-});
-const NO_ORIGIN = refuse({
-  code: PermissionDenied,
-  reason: "origin",
-  error: "requests of web pages are not served",
-  next: "ask from a program on this machine",
-});
-const NO_QUERY = refuse({
-  code: BadRequest,
-  reason: "query",
-  error: "an address with a query is not served",
-  next: "send everything in the body",
-});
-const NO_CAPABILITY = refuse({
-  code: Unauthenticated,
-  reason: "capability",
-  error: "the request lacks this face's capability",
-  next: "read the face's file again: each start of the service has another capability",
-});
-
-/** For bytes that are no HTTP, or come too slowly. */
-const NO_HTTP = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-
-const BY_STATUS: Readonly<Record<number, readonly [reason: string, error: string, next: string]>> = {
-  400: ["malformed", "the request is no JSON that can be read", "send one JSON object"],
-  404: ["no-route", "there is no such path here", "see the documentation of the exchange"],
-  408: ["slow", "the request took too long to arrive", "send it again"],
-  413: ["too-large", `a request has at most ${MAX_BODY_BYTES} bytes`, "send only what the route takes"],
-  415: ["media-type", "only application/json is taken", "set content-type: application/json"],
-};
-
-/** What the framework refuses; it keeps its own words, which may quote the request. */
-function ofFramework(status: number | undefined): Answer {
-  if (status === 503) return tooMany(1, "busy");
-  if (status === undefined || status >= 500) {
-    return refuse({ code: Internal, reason: "internal", error: "the auth service failed", next: "its log says more" });
-  }
-  const known = BY_STATUS[status] === undefined ? 400 : status;
-  const [reason, error, next] = BY_STATUS[known] ?? ["malformed", "the request is malformed", "send JSON"];
-  return refuse({ code: BadRequest, reason, error, next }, known);
-}
-
-function statusOf(error: unknown): number | undefined {
-  const status: unknown = typeof error === "object" && error !== null ? Reflect.get(error, "statusCode") : undefined;
-  return typeof status === "number" && status >= 400 && status < 500 ? status : undefined;
-}
-
-function unfit(why: string): CotalError {
-  return new CotalError(ErrorCode.FailedPrecondition, `this face can't be served: ${why}`, {
-    next: "listen on 127.0.0.1",
+function demandFit({ kind, host, setting }: FaceOptions): void {
+  if (kind.face === Face.Public) return;
+  const why = LOOPBACK.has(host)
+    ? kind.capability.length < 32 && "a face needs a capability that can't be guessed"
+    : `${host} is no loopback address`;
+  if (why === false) return;
+  throw new CotalError(ErrorCode.FailedPrecondition, `this face can't be served: ${why}`, {
+    next: `listen on 127.0.0.1 (${setting})`,
   });
+}
+
+/** `EADDRINUSE` and its like. */
+function codeOf(error: unknown): string {
+  return error instanceof Error && "code" in error ? String(error.code) : "unknown fault";
 }

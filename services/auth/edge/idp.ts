@@ -4,15 +4,16 @@
  * Invariants
  * 1. Issuer and audience are pinned, the algorithm is of a list without `none` and without shared
  *    secrets, keys come from the issuer's own JWKS alone.
- * 2. Only an ID token is one: a token with a `purpose` (§10) or an `events` claim (a logout token), or of
- *    another type, is refused, whoever signed it.
+ * 2. Only an ID token is one: a token with an `events` claim (a logout token), or of another type, is
+ *    refused, whoever signed it. One with a `purpose` opens the one door that it was made for (§10).
  * 3. Each refusal has a fault of its own; none repeats any of the token.
  * 4. An issuer that can't be reached is `unreachable` and nobody's fault: it never counts as a bad token.
  *    Its keys are fetched again at most once in `COOLDOWN_MS`, whatever arrives.
  */
-import { type JWTVerifyGetKey, createLocalJWKSet, createRemoteJWKSet, errors, jwtVerify } from "jose";
+import { type JWTPayload, type JWTVerifyGetKey, createLocalJWKSet, createRemoteJWKSet, errors, jwtVerify } from "jose";
 import { z } from "zod";
 import { badRequest } from "../../../shared/protocol/base/errors.ts";
+import { LIFECYCLE_UID, PRINCIPAL_TOKEN, SPACE_TOKEN } from "../../../shared/protocol/base/grammar.ts";
 
 export const MAX_ID_TOKEN_BYTES = 16 * 1024;
 export const DEFAULT_ALGORITHMS = ["RS256", "PS256", "ES256", "EdDSA"] as const;
@@ -55,14 +56,67 @@ export type ProofFault = (typeof ProofFault)[keyof typeof ProofFault];
 /** Who a proof is of. */
 export type Person = { readonly issuer: string; readonly subject: string };
 
-export type Proof = { readonly ok: true; readonly person: Person } | { readonly ok: false; readonly fault: ProofFault };
+type Refused = { readonly ok: false; readonly fault: ProofFault };
+type Proved = {
+  readonly ok: true;
+  readonly person: Person;
+  /** Unix seconds, of the proof. */
+  readonly issued: number;
+  readonly expires: number;
+};
+
+export type Proof = Proved | Refused;
 
 export type IdentityProvider = { readonly verify: (idToken: string) => Promise<Proof> };
 
-const fault = (why: ProofFault): Proof => ({ ok: false, fault: why });
+/** A proof that was made for reading one inbox (§10 `dm-reader`), and what it was made for. */
+export type DmReaderProof =
+  | (Proved & { readonly actor: string; readonly lifecycleUid: string; readonly space: string })
+  | Refused;
+
+export type DmReaderProofs = { readonly verify: (idToken: string) => Promise<DmReaderProof> };
+
+const fault = (why: ProofFault): Refused => ({ ok: false, fault: why });
 
 /** Throws `bad-request` for settings that would trust more than they should. */
 export function createIdentityProvider(options: IdpOptions): IdentityProvider {
+  const read = reader(options);
+  return {
+    verify: async (idToken) => {
+      const token = await read(idToken);
+      if (!token.ok) return token;
+      return token.payload["purpose"] === undefined ? token.proved : fault(ProofFault.Purpose);
+    },
+  };
+}
+
+const DM_READER = "dm-reader";
+
+/** Proofs of the bridge's own audience, which is another than the ordinary one (§10). */
+export function createDmReaderProofs(options: IdpOptions): DmReaderProofs {
+  const read = reader(options);
+  return {
+    verify: async (idToken) => {
+      const token = await read(idToken);
+      if (!token.ok) return token;
+      if (token.payload["purpose"] !== DM_READER) return fault(ProofFault.Purpose);
+      const claims = DmReaderClaims.safeParse(token.payload).data;
+      if (claims === undefined) return fault(ProofFault.MissingClaim);
+      const { actor, lifecycle, space } = claims;
+      return { ...token.proved, actor, lifecycleUid: lifecycle, space };
+    },
+  };
+}
+
+const DmReaderClaims = z.looseObject({
+  actor: z.string().regex(PRINCIPAL_TOKEN),
+  lifecycle: z.string().regex(LIFECYCLE_UID),
+  space: z.string().regex(SPACE_TOKEN),
+});
+
+type Token = { readonly ok: true; readonly payload: JWTPayload; readonly proved: Proved } | Refused;
+
+function reader(options: IdpOptions): (idToken: string) => Promise<Token> {
   const { issuer, audience, now } = options;
   const algorithms = [...(options.algorithms ?? DEFAULT_ALGORITHMS)];
   const unfit = algorithms.find((name) => !/^(?:RS|PS|ES)(?:256|384|512)$|^EdDSA$|^Ed25519$/.test(name));
@@ -73,32 +127,29 @@ export function createIdentityProvider(options: IdpOptions): IdentityProvider {
     );
   }
   for (const address of [issuer, options.jwks]) if (address !== undefined) checkAddress(address);
-  const keys = options.keys ?? createKeys(options);
+  const keys = options.keys ?? issuerKeys(options);
 
-  return {
-    verify: async (idToken) => {
-      if (idToken.length > MAX_ID_TOKEN_BYTES) return fault(ProofFault.TooLarge);
-      try {
-        const { payload, protectedHeader } = await jwtVerify(idToken, keys, {
-          issuer,
-          audience,
-          algorithms,
-          clockTolerance: CLOCK_TOLERANCE,
-          requiredClaims: ["sub", "iat", "exp"],
-          currentDate: new Date(now()),
-        });
-        const { typ } = protectedHeader;
-        if (typ !== undefined && typ.toUpperCase() !== "JWT") return fault(ProofFault.WrongType);
-        if (payload["events"] !== undefined) return fault(ProofFault.WrongType);
-        if (payload["purpose"] !== undefined) return fault(ProofFault.Purpose);
-        const { sub, iat = 0 } = payload;
-        if (iat * 1000 > now() + CLOCK_TOLERANCE * 1000) return fault(ProofFault.NotYetValid);
-        if (typeof sub !== "string" || sub === "" || sub.length > MAX_SUBJECT) return fault(ProofFault.MissingClaim);
-        return { ok: true, person: { issuer, subject: sub } };
-      } catch (error) {
-        return fault(faultOf(error));
-      }
-    },
+  return async (idToken) => {
+    if (idToken.length > MAX_ID_TOKEN_BYTES) return fault(ProofFault.TooLarge);
+    try {
+      const { payload, protectedHeader } = await jwtVerify(idToken, keys, {
+        issuer,
+        audience,
+        algorithms,
+        clockTolerance: CLOCK_TOLERANCE,
+        requiredClaims: ["sub", "iat", "exp"],
+        currentDate: new Date(now()),
+      });
+      const { typ } = protectedHeader;
+      if (typ !== undefined && typ.toUpperCase() !== "JWT") return fault(ProofFault.WrongType);
+      if (payload["events"] !== undefined) return fault(ProofFault.WrongType);
+      const { sub, iat = 0, exp = 0 } = payload;
+      if (iat * 1000 > now() + CLOCK_TOLERANCE * 1000) return fault(ProofFault.NotYetValid);
+      if (typeof sub !== "string" || sub === "" || sub.length > MAX_SUBJECT) return fault(ProofFault.MissingClaim);
+      return { ok: true, payload, proved: { ok: true, person: { issuer, subject: sub }, issued: iat, expires: exp } };
+    } catch (error) {
+      return fault(faultOf(error));
+    }
   };
 }
 
@@ -132,8 +183,8 @@ const Discovery = z.object({ issuer: z.string(), jwks_uri: z.string() });
 
 type Keys = ReturnType<typeof createRemoteJWKSet>;
 
-/** The issuer's keys: found once, fetched again when they are old or a key is new. */
-function createKeys({ issuer, jwks, now }: IdpOptions): JWTVerifyGetKey {
+/** The issuer's keys, for every audience: found once, fetched again when they are old or a key is new. */
+export function issuerKeys({ issuer, jwks, now }: Pick<IdpOptions, "issuer" | "jwks" | "now">): JWTVerifyGetKey {
   let found: Keys | undefined;
   let finding: Promise<Keys> | undefined;
   let failedAt = -Infinity;

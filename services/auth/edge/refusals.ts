@@ -6,6 +6,7 @@
  */
 import { type CotalError, ErrorCode, type Outcome } from "../../../shared/protocol/base/errors.ts";
 import { RATE_LIMITED } from "../../../shared/protocol/endpoint/exchange-shapes.ts";
+import type { SelectionRefusal } from "../plane/managers.ts";
 import type { Limited } from "./connect-limits.ts";
 import { ProofFault } from "./idp.ts";
 
@@ -69,18 +70,39 @@ export function rateLimited({ limit, retryAfterSeconds }: Limited): Answer {
   };
 }
 
-/** A 429 for somebody whose requests keep being refused, or who asks faster than can be served. */
-export function tooMany(retryAfterSeconds: number, reason: "refused-too-often" | "busy"): Answer {
+/** Why a 429 or 503 asks to wait, and for whom. */
+const WAITS = {
+  busy: [ErrorCode.Unavailable, "too many exchanges at once", "then try again"],
+  "refused-too-often": [
+    ErrorCode.ResourceExhausted,
+    "too many refused requests from this address",
+    "then send a request with a proof that holds",
+  ],
+  "selection-pinned": [
+    ErrorCode.ResourceExhausted,
+    "you asked for managers that are not there too often",
+    "then name one of POST /manager-instances; a request that names none is still served",
+  ],
+  "selection-unpinned": [
+    ErrorCode.ResourceExhausted,
+    "you asked too often while there was no one manager to send you to",
+    "or name one of POST /manager-instances as managerInstanceId, which is still served",
+  ],
+} as const satisfies Record<string, readonly [ErrorCode, string, string]>;
+
+export function tooMany(retryAfterSeconds: number, reason: keyof typeof WAITS): Answer {
+  const [code, error, then] = WAITS[reason];
   return {
-    status: reason === "busy" ? 503 : 429,
+    status: code === ErrorCode.Unavailable ? 503 : 429,
     headers: { "retry-after": String(retryAfterSeconds) },
-    body: {
-      code: reason === "busy" ? ErrorCode.Unavailable : ErrorCode.ResourceExhausted,
-      reason,
-      error: reason === "busy" ? "too many exchanges at once" : "too many refused requests from this address",
-      next: `wait ${retryAfterSeconds} s, then try again`,
-    },
+    body: { code, reason, error, next: `wait ${retryAfterSeconds} s, ${then}` },
   };
+}
+
+/** Somebody known can't be sent to a manager: 401 with the reason, as §10 has it. */
+export function selectionRefused(reason: SelectionRefusal, error: string): Answer {
+  const next = "POST /manager-instances lists your managers; start one, or name one that is ready";
+  return refuse({ code: ErrorCode.FailedPrecondition, reason, error, next }, 401);
 }
 
 const SIGN_IN = "sign in again: cotal login";

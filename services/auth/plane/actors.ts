@@ -164,7 +164,7 @@ async function writeRow(
 }
 
 /** The ACL row keeps what both it and the new row grant; it widens at the next connect only. */
-async function touchAcl(parts: PlaneParts, row: ActorRow, uid: string): Promise<void> {
+export async function touchAcl(parts: PlaneParts, row: ActorRow, uid: string): Promise<void> {
   const { ledger } = parts;
   const key = ledgerKey.acl(row, uid);
   await settled(parts, async () => {

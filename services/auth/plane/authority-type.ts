@@ -10,20 +10,21 @@
  */
 import type { ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import type { Principal } from "../../../shared/protocol/base/principals.ts";
+import type { PLAIN_VIEWS, View, ViewClaim } from "../../../shared/protocol/endpoint/views.ts";
+import type { PresentedGrant } from "../../../shared/protocol/ledger/session-rows.ts";
+import type { BearerAct as Bearer } from "../../../shared/trust/bearer.ts";
 import type { ActorRow } from "../../../shared/protocol/ledger/actor-rows.ts";
 import type { Row } from "../../../shared/ledger/store.ts";
+import type { Manager, SelectionRefusal } from "./managers.ts";
 
 /** The identity claims of a bearer, once its signature holds (`act`, §10). */
-export type BearerAct = {
-  readonly owner: string;
-  readonly actor: string;
-  readonly lifecycleUid: string;
-  readonly credentialId: string;
-  readonly view?: string | undefined;
-};
+export type BearerAct = WithoutName<Bearer>;
+type WithoutName<Act> = Act extends Bearer ? Omit<Act, "name"> : never;
 
-/** Who is behind a sign-in: the proof's issuer and subject, and the name to show for a new row. */
-export type SignIn = { readonly issuer: string; readonly subject: string; readonly name: string };
+/** Who signs in: a person whose proof holds, with the name to show for a new row; or an agent, by its secret. */
+export type SignIn =
+  | { readonly by: "person"; readonly issuer: string; readonly subject: string; readonly name: string }
+  | { readonly by: "agent"; readonly secret: string };
 
 /** An incarnation that may receive a bearer now. */
 export type Enrolled = {
@@ -50,6 +51,20 @@ export type Checked =
   | { readonly ok: false; readonly code: ErrorCode; readonly reason: string };
 
 export type Refused = { readonly ok: false; readonly code: ErrorCode; readonly reason: string };
+
+/** What an exchange is asked for beside an identity. */
+export type ViewRequest =
+  | { readonly view: Exclude<(typeof PLAIN_VIEWS)[number], typeof View.DmReader> }
+  /** The lifecycle that the proof was made for. */
+  | { readonly view: typeof View.DmReader; readonly lifecycleUid: string }
+  | { readonly view: typeof View.ManagerCaller; readonly managerInstanceId?: string | undefined }
+  | { readonly view: typeof View.SessionCaller; readonly sessionGrant: PresentedGrant }
+  | Extract<ViewClaim, { view: typeof View.TransferWriter }>;
+
+export type Viewed =
+  | { readonly ok: true; readonly claim: ViewClaim }
+  /** `selection`: it failed because of which manager, and of nothing else (§10). */
+  | (Refused & { readonly selection?: SelectionRefusal });
 
 /** One connection that is about to be let in. */
 export type Connect = {
@@ -95,6 +110,12 @@ export type Authority = {
    * (gate frozen or retired, lifecycle ending), `unavailable` (a new activation and no plane here).
    */
   readonly enrol: (p: Principal, who: SignIn) => Promise<Enrolled>;
+  /** Is this the secret of an active managed agent? Throws `unauthenticated` if not, for whatever reason. */
+  readonly proveAgent: (p: Principal, secret: string) => Promise<void>;
+  /** What a bearer with a view will claim; a refusal writes nothing. Throws as `enrol` does for a row. */
+  readonly chooseView: (p: Principal, by: SignIn["by"], request: ViewRequest) => Promise<Viewed>;
+  /** Every manager of an owner that the ledger knows. */
+  readonly managersOf: (owner: string) => Promise<readonly Manager[]>;
   /** For a bearer at connect time, and by the exchange after it has signed. */
   readonly check: (act: BearerAct) => Promise<Checked>;
   /** After signing, before the answer leaves. Never throws. */

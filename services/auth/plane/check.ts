@@ -11,15 +11,16 @@
  */
 import { readRow } from "../../../shared/ledger/store.ts";
 import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
-import { LIFECYCLE_UID, PRINCIPAL_TOKEN, ROOT_CREDENTIAL_ID } from "../../../shared/protocol/base/grammar.ts";
+import { CHAT_ACTOR, LIFECYCLE_UID, PRINCIPAL_TOKEN, ROOT_CREDENTIAL_ID } from "../../../shared/protocol/base/grammar.ts";
 import { type Principal, dotForm } from "../../../shared/protocol/base/principals.ts";
 import type { ActorRow } from "../../../shared/protocol/ledger/actor-rows.ts";
 import { CredentialRow, GateRow, HeadRow, headMatchesKey, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
 import { outOfBounds, readActor } from "./actor-reads.ts";
 import type { Authority, BearerAct, Checked, Refused } from "./authority-type.ts";
-import type { PlaneParts } from "./parts.ts";
+import { readChatGrant } from "./chat/check-chat.ts";
+import { type ViewParts, viewRefusal } from "./views.ts";
 
-type CheckParts = Pick<PlaneParts, "ledger" | "now">;
+type CheckParts = ViewParts;
 
 const refuse = (code: ErrorCode, reason: string): Refused => ({ ok: false, code, reason });
 
@@ -45,7 +46,8 @@ export function createCheck(parts: CheckParts): Pick<Authority, "check" | "reche
   };
 }
 
-async function decide({ ledger, now }: CheckParts, act: BearerAct): Promise<Checked> {
+async function decide(parts: CheckParts, act: BearerAct): Promise<Checked> {
+  const { ledger, now } = parts;
   const { owner, actor, lifecycleUid: uid, credentialId } = act;
   const lawful =
     PRINCIPAL_TOKEN.test(owner) &&
@@ -56,7 +58,7 @@ async function decide({ ledger, now }: CheckParts, act: BearerAct): Promise<Chec
   if (!lawful) return refuse(ErrorCode.Unauthenticated, "the bearer's identity claims are malformed");
   const who = { owner, actor };
   const [row, root, head, gate] = await Promise.all([
-    readActor(ledger, who),
+    CHAT_ACTOR.test(actor) ? readChatGrant(parts, act) : readActor(ledger, who),
     readRow(ledger, "auth", ledgerKey.cred(uid, credentialId), CredentialRow),
     readRow(ledger, "records", ledgerKey.head(who), HeadRow),
     readRow(ledger, "auth", ledgerKey.gate(uid), GateRow),
@@ -70,6 +72,8 @@ async function decide({ ledger, now }: CheckParts, act: BearerAct): Promise<Chec
   if (row === undefined || root === undefined) return refuse(ErrorCode.PermissionDenied, "it has no rows");
   const outside = await outOfBounds(ledger, row.value);
   if (outside !== undefined) return refuse(ErrorCode.PermissionDenied, `${dotForm(who)} may not connect: ${outside}`);
+  const unviewed = await viewRefusal(parts, act, row.value);
+  if (unviewed !== undefined) return unviewed;
   return { ok: true, actor: row.value, rootExpires: root.value.exp, stamp: { act, actorRevision: row.revision } };
 }
 

@@ -11,11 +11,12 @@
  * 3. The row is read again once the head is active and before the gate opens: whoever revokes it either
  *    finds the head and ends it, or has revoked before that reading and stops the activation there.
  */
+import { createHash, timingSafeEqual } from "node:crypto";
 import { activate, enterCredential } from "../../../shared/ledger/activation.ts";
 import { ROOT_LIFE_SECONDS, rootCredentialId } from "../../../shared/ledger/root.ts";
 import { type Row, createOrRead, readRow } from "../../../shared/ledger/store.ts";
 import { canonicalDigest } from "../../../shared/protocol/base/canonical.ts";
-import { ErrorCode } from "../../../shared/protocol/base/errors.ts";
+import { type CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import { DERIVED_OWNER_TOKEN } from "../../../shared/protocol/base/grammar.ts";
 import { type Principal, dotForm, drawLifecycleUid, principal } from "../../../shared/protocol/base/principals.ts";
 import { checkName } from "../../../shared/protocol/chat/presence.ts";
@@ -37,7 +38,8 @@ export async function enrol(parts: PlaneParts, p: Principal, who: SignIn): Promi
 async function enrolOnce(parts: PlaneParts, p: Principal, who: SignIn): Promise<Enrolled> {
   const { ledger } = parts;
   const row = (await readActor(ledger, p)) ?? (await firstRow(parts, p, who));
-  await demandGranted(parts, row.value, p);
+  await demandGranted(parts, row.value, p, who.by);
+  if (who.by === "agent") demandSecret(row.value, who.secret);
   const { lifecycleUid: uid } = row.value;
   const [head, gate] = await Promise.all([
     readRow(ledger, "records", ledgerKey.head(p), HeadRow),
@@ -51,7 +53,13 @@ async function enrolOnce(parts: PlaneParts, p: Principal, who: SignIn): Promise<
   return { uid, credentialId, actor: row.value, rootExpires };
 }
 
-async function demandGranted({ ledger }: PlaneParts, row: ActorRow, p: Principal): Promise<void> {
+/** Is the row one that this kind of proof may use now? */
+async function demandGranted(
+  { ledger }: Pick<PlaneParts, "ledger">,
+  row: ActorRow,
+  p: Principal,
+  by: SignIn["by"],
+): Promise<void> {
   if (row.state === "revoked") {
     throw refusal(
       ErrorCode.PermissionDenied,
@@ -59,7 +67,7 @@ async function demandGranted({ ledger }: PlaneParts, row: ActorRow, p: Principal
       "ask the operator to grant it again: cotal actor grant",
     );
   }
-  if (row.kind !== "interactive") {
+  if (by === "person" && row.kind !== "interactive") {
     throw refusal(
       ErrorCode.PermissionDenied,
       `${dotForm(p)} is a managed agent: nobody signs in under its name`,
@@ -75,15 +83,48 @@ async function demandGranted({ ledger }: PlaneParts, row: ActorRow, p: Principal
   );
 }
 
+/** The row as `enrol` would find it, for who is enrolled already: a view makes no actor. */
+export async function demandRow(parts: Pick<PlaneParts, "ledger">, p: Principal, by: SignIn["by"]): Promise<ActorRow> {
+  const row = (await readActor(parts.ledger, p))?.value;
+  if (row === undefined) throw ungranted(p);
+  await demandGranted(parts, row, p, by);
+  return row;
+}
+
+const ungranted = (p: Principal): CotalError =>
+  refusal(
+    ErrorCode.PermissionDenied,
+    `${dotForm(p)} is granted nothing in this space`,
+    "ask the operator for a grant: cotal actor grant",
+  );
+
+/** Is this the secret of that active managed agent (§10)? Whatever is wrong, the answer is the same. */
+export async function proveAgent({ ledger }: Pick<PlaneParts, "ledger">, p: Principal, secret: string): Promise<void> {
+  const row = (await readActor(ledger, principal(p.owner, p.actor)))?.value;
+  if (row === undefined) throw notThatAgent();
+  demandSecret(row, secret);
+}
+
+function demandSecret(row: ActorRow, secret: string): void {
+  const { kind, secretDigest } = row;
+  const given = createHash("sha256").update(secret).digest();
+  const kept = Buffer.from(kind === "managed" ? (secretDigest ?? "") : "", "hex");
+  if (kept.length !== given.length || !timingSafeEqual(kept, given)) throw notThatAgent();
+}
+
+const notThatAgent = (): CotalError =>
+  refusal(
+    ErrorCode.Unauthenticated,
+    "this is not the secret of a managed agent of that name",
+    "take the secret that its manager was given",
+  );
+
 /** Under the policy `auto` signing in is what makes an actor. */
 async function firstRow(parts: PlaneParts, p: Principal, who: SignIn): Promise<Row<ActorRow>> {
   const { ledger, policy, defaults, actorsPerOwner } = parts;
+  if (who.by === "agent") throw notThatAgent();
   if (policy !== "auto" || !DERIVED_OWNER_TOKEN.test(p.owner) || parts.isReservedOwner(p.owner)) {
-    throw refusal(
-      ErrorCode.PermissionDenied,
-      `${dotForm(p)} is granted nothing in this space`,
-      "ask the operator for a grant: cotal actor grant",
-    );
+    throw ungranted(p);
   }
   if (RESERVED_LEADS.some((lead) => p.actor.startsWith(lead))) {
     throw refusal(ErrorCode.PermissionDenied, `${p.actor} is a name that the service gives`, "choose another name");

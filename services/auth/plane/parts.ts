@@ -36,6 +36,8 @@ export type PlaneParts = {
   readonly defaults: ActorLists;
   /** Actors that one owner may make by signing in. */
   readonly actorsPerOwner: number;
+  /** The manager that people are sent to who name none, if the host has chosen one (§10). */
+  readonly localManager?: string | undefined;
   /** This process, as lifecycle heads name it. */
   readonly managerInstance: string;
   /** Epoch milliseconds. */

@@ -19,6 +19,10 @@ export const DERIVED_OWNER_TOKEN = /^u_[a-z2-7]{26}$/;
 /** The actor of a chat session (§10): drawn by the auth service, never chosen. */
 export const CHAT_ACTOR = /^chat_[a-z2-7]{26}$/;
 
+/** What keeps a chat session (§10): a secret of at least 256 random bits, and its SHA-256 in hex. */
+export const HOLDER_SECRET = /^[A-Za-z0-9_-]{43,128}$/;
+export const HOLDER_HASH = /^[0-9a-f]{64}$/;
+
 /** A label that `--owner` takes and hashes into an owner token (decision H48). */
 export const OWNER_LABEL = /^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$/;
 

@@ -71,6 +71,12 @@ export function transferBucket(space: string, instanceId: string): string {
   return `cotal_xfer_${space}_${instanceId}`;
 }
 
+/** A transcript as an object of a transfer bucket (§8), in the stock store's spelling of a name. */
+export function transferObject(hex: string): string {
+  if (!/^[0-9a-f]{64}$/.test(hex)) throw badRequest("a transcript is named by its SHA-256, in hex");
+  return Buffer.from(`sha256:${hex}`).toString("base64url").padEnd(96, "=");
+}
+
 /** `dm_<owner>-<actor>-<uid>` (§8). */
 export function dmDurable(p: Principal, uid: string): string {
   return lifecycleDurable("dm", p, uid);

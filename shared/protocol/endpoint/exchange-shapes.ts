@@ -13,7 +13,8 @@ export const ExchangeHeader = {
   Capability: "x-cotal-capability",
 } as const;
 
-export const ExchangePath = { Exchange: "/exchange", DevToken: "/dev/token" } as const;
+export const ExchangePath = {
+  ManagerInstances: "/manager-instances", Exchange: "/exchange", DevToken: "/dev/token", SignIn: "/sign-in" } as const;
 
 /** Three parts of base64url: a JWT or a JWS in its compact form. */
 const COMPACT = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/;
@@ -69,3 +70,25 @@ export type FaceFile = z.infer<typeof FaceFile>;
 
 /** The answer of the development issuer. */
 export const DevToken = z.looseObject({ idToken: CompactToken });
+
+/** Where people of a space sign in; all of it is missing where it has no identity provider. */
+export const SignInAnswer = z.looseObject({
+  issuer: z.string().max(512).optional(),
+  clientId: z.string().min(1).max(256).optional(),
+  scopes: z.array(z.string().min(1).max(128)).max(32).optional(),
+});
+export type SignInAnswer = z.infer<typeof SignInAnswer>;
+
+/** Managers of one owner; `ready` says that an instance is registered, not that it answers. */
+export const ManagerInstancesAnswer = z.looseObject({
+  managers: z.array(
+    z.looseObject({
+      instanceId: z.string().regex(LIFECYCLE_UID),
+      epoch: z.int().nonnegative(),
+      ready: z.boolean(),
+      /** Why it is not. */
+      reason: z.string().optional(),
+    }),
+  ),
+});
+export type ManagerInstancesAnswer = z.infer<typeof ManagerInstancesAnswer>;

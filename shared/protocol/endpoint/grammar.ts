@@ -57,7 +57,8 @@ export function endpointToken(name: string): string {
   return name.replaceAll(".", "_");
 }
 
-function isEndpointName(name: string): boolean {
+/** True for a name of an endpoint (§13.2). */
+export function isEndpointName(name: string): boolean {
   return name.length <= 64 && name.split(".").every((label) => ENDPOINT_LABEL.test(label));
 }
 
@@ -98,6 +99,12 @@ export function endpointSubjects(space: string) {
     /** Publish grant of one command on the class rail: caller pinned, only the nonce free. */
     oneGrant: (endpoint: string, command: string, from: Caller) =>
       `${prefix}.one.${endpoint === "*" ? "*" : endpointToken(endpoint)}.${checkCommand(command)}.${caller(from)}.*`,
+    /** The same on the rail of one instance. */
+    instGrant: (endpoint: string, instanceId: string, command: string, from: Caller) =>
+      `${prefix}.inst.${endpointToken(endpoint)}.${instanceId}.${checkCommand(command)}.${caller(from)}.*`,
+    /** One side of one session (§13.6): `in` is what its caller publishes, `out` what it hears. */
+    session: (endpoint: string, sessionId: string, epoch: number, side: "in" | "out") =>
+      bounded(`${prefix}s.${endpointToken(endpoint)}.${sessionId}.${epoch}.${side}`),
     /** Where a caller reads one answer. */
     replyTo: (from: Caller, nonce: string) => `${prefix}.reply.*.*.*.${caller(from)}.${nonce}`,
     /** The caller's whole reply rail: exact arity, so its grant carries a paired deny. */

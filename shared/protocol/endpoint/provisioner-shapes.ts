@@ -135,6 +135,11 @@ export const ChannelSetArgs = z.strictObject({
     instructions: ChannelConfig.shape.instructions.nullable(),
   }),
 });
+/** Removes the history of one channel. */
+export const ChannelPurgeArgs = z.strictObject({ channel });
+/** `removed`: posts that are gone. */
+export const PurgeAnswer = z.looseObject({ removed: z.number() });
+
 export const ChannelSetAnswer = z.looseObject({ config: ChannelConfig });
 
 /** A history limit (§8): seconds or none, count or none. */

@@ -8,7 +8,11 @@
  * 1. A view that is not in the table does not exist: `service-endpoint` and the platform's and
  *    environments' families are issued by no exchange.
  * 2. A scope is a word among the capabilities of the actor's row; no scope implies another.
+ * 3. A claim of a view stands with that view alone.
  */
+import { z } from "zod";
+import { ID_TOKEN, LIFECYCLE_UID } from "../base/grammar.ts";
+import { isEndpointName } from "./grammar.ts";
 
 /** Where an exchange listens: for programs of the same machine, or for everybody. */
 export const Face = { Loopback: "loopback", Public: "public" } as const;
@@ -68,6 +72,53 @@ export const VIEWS: Readonly<Record<View, ViewRule>> = {
   [View.DmReader]: { faces: here, proof: [ProofKind.DmReader] },
   [View.ManagerService]: { faces: here, proof: person, scope: Scope.Supervise, unissued: true },
 };
+
+/** Views that carry no claim of their own. */
+export const PLAIN_VIEWS = [
+  View.Admin,
+  View.Purger,
+  View.ChannelWriter,
+  View.ChannelPurger,
+  View.Deployer,
+  View.DmReader,
+] as const;
+
+const count = z.int().nonnegative();
+
+/** The one manager instance that every request of the connection goes to. */
+export const ManagerCallerClaim = z.strictObject({
+  view: z.literal(View.ManagerCaller),
+  managerInstanceId: z.string().regex(LIFECYCLE_UID),
+});
+
+/** The one session (§13.6); `exp` in Unix seconds, the grant's. */
+export const SessionCallerClaim = z.strictObject({
+  view: z.literal(View.SessionCaller),
+  session: z.strictObject({
+    endpoint: z.string().refine(isEndpointName),
+    sessionId: z.string().regex(ID_TOKEN),
+    epoch: count,
+    exp: count,
+  }),
+});
+
+/** The one object of one manager instance's transfer bucket (§8). */
+export const TransferWriterClaim = z.strictObject({
+  view: z.literal(View.TransferWriter),
+  transferWriter: z.strictObject({
+    instanceId: z.string().regex(LIFECYCLE_UID),
+    /** SHA-256 of the transcript. */
+    hex: z.string().regex(/^[0-9a-f]{64}$/),
+  }),
+});
+
+/** What a view adds to the identity of a bearer. */
+export type ViewClaim =
+  | { readonly view?: undefined }
+  | { readonly view: (typeof PLAIN_VIEWS)[number] }
+  | z.infer<typeof ManagerCallerClaim>
+  | z.infer<typeof SessionCallerClaim>
+  | z.infer<typeof TransferWriterClaim>;
 
 export function isView(text: string): text is View {
   return Object.hasOwn(VIEWS, text);

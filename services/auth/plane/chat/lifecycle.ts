@@ -1,0 +1,70 @@
+/**
+ * The lifecycle under a chat session (§13.1): its activation, and the beginning of one that is only there
+ * to be ended.
+ *
+ * Invariants
+ * 1. One operation for one UID, whoever drives it: an opening, its retry, or the sweep.
+ * 2. The root credential ends with the session, so nothing that the callout mints under it outlives it.
+ * 3. The holder row is read again once the head is active and before the gate opens: whoever fences it
+ *    either finds the head and ends it, or has fenced before that reading and stops the activation there.
+ */
+import { activate, enterCredential } from "../../../../shared/ledger/activation.ts";
+import { rootCredentialId } from "../../../../shared/ledger/root.ts";
+import { createOrRead, readRow } from "../../../../shared/ledger/store.ts";
+import { canonicalDigest } from "../../../../shared/protocol/base/canonical.ts";
+import { ErrorCode } from "../../../../shared/protocol/base/errors.ts";
+import { dotForm } from "../../../../shared/protocol/base/principals.ts";
+import type { ChatHolderRow, ChatSession } from "../../../../shared/protocol/ledger/chat-rows.ts";
+import { AclRow, HeadRow, ledgerKey } from "../../../../shared/protocol/ledger/rows.ts";
+import { aclOf } from "../enrol.ts";
+import { type PlaneParts, refusal } from "../parts.ts";
+import { actorOf, principalOf, readHolder, sessionName } from "./parts.ts";
+
+/** A chat session's process is never replaced: its first root is its only one. */
+const EPOCH = 1;
+
+/** Everything that must be durable before a bearer may leave; safe to run again. */
+export async function activateSession(parts: PlaneParts, session: ChatSession): Promise<void> {
+  const { lifecycleUid: uid, exp } = session;
+  const p = principalOf(session);
+  const credentialId = rootCredentialId(uid, EPOCH);
+  await activate(parts.ledger, activationOf(parts, session), async () => {
+    await parts.makeDurables(p, uid, undefined);
+    const acl = aclOf(actorOf(session), credentialId, parts.now());
+    await createOrRead(parts.ledger, "acl", ledgerKey.acl(p, uid), AclRow, acl);
+    const holder = await readHolder(parts, session);
+    if (holder?.value.state === "provisioning" && holder.value.lifecycleUid === uid) return;
+    throw refusal(ErrorCode.FailedPrecondition, `${sessionName(p)} was ended while it opened`, "open a new one");
+  });
+  await enterCredential(parts.ledger, { principal: p, uid, credentialId, expires: exp });
+}
+
+/**
+ * Begins a lifecycle that an opening has left, or not yet begun, without ever opening its gate: an end
+ * needs a head, and what has an end can't be begun any more.
+ */
+export async function beginToEnd(parts: PlaneParts, holder: ChatHolderRow): Promise<void> {
+  const head = await readRow(parts.ledger, "records", ledgerKey.head(principalOf(holder)), HeadRow);
+  if (head !== undefined) return;
+  const stop = refusal(ErrorCode.Cancelled, "it is only begun to be ended", "nothing is left to do");
+  await activate(parts.ledger, activationOf(parts, holder), () => Promise.reject(stop)).catch((thrown: unknown) => {
+    if (thrown !== stop) throw thrown;
+  });
+}
+
+function activationOf(
+  { managerInstance, now, random }: PlaneParts,
+  row: Pick<ChatHolderRow, "owner" | "actor" | "lifecycleUid">,
+): Parameters<typeof activate>[1] {
+  const { lifecycleUid: uid } = row;
+  const p = principalOf(row);
+  return {
+    opId: `chat-${uid}`,
+    principal: p,
+    requestDigest: canonicalDigest({ principal: dotForm(p), uid }),
+    managerInstance,
+    uid,
+    now: now(),
+    random,
+  };
+}
