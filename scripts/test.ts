@@ -4,7 +4,7 @@
  * Invariants
  * 1. The line is the last thing on standard output, whatever happened, and the exit code agrees.
  * 2. The counts are vitest's own results (scripts/test/reporter.ts); a run that ended otherwise
- *    than they say counts one failure more.
+ *    than they say counts one failure more, and so does each output that holds a secret.
  *
  * `--long` adds test/long/** and, when the run is complete (no file filter), writes the report.
  * Every other argument goes to vitest as it is.
@@ -15,6 +15,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { LONG_REPORT, longReport, testedCommit } from "./test/report.ts";
 import { TALLY_FILE } from "./test/reporter.ts";
+import { PRINTED_FOLDER, findLeaks } from "./test/secrets.ts";
 import { type Tally, isGood, parseTally, settle, tallyLine } from "./test/tally.ts";
 
 const VITEST = join(import.meta.dirname, "..", "node_modules", "vitest", "vitest.mjs");
@@ -23,11 +24,12 @@ const REPORTER = join(import.meta.dirname, "test", "reporter.ts");
 /** Runs vitest in `root` to its end, with its output passed through. */
 async function runVitest(root: string, args: readonly string[]): Promise<Tally> {
   const folder = mkdtempSync(join(tmpdir(), "cotal-tally-"));
+  const printed = mkdtempSync(join(tmpdir(), "cotal-printed-"));
   const file = join(folder, "tally.json");
   try {
     const child = spawn(process.execPath, [VITEST, "run", "--reporter=default", `--reporter=${REPORTER}`, ...args], {
       cwd: root,
-      env: { ...process.env, [TALLY_FILE]: file },
+      env: { ...process.env, [TALLY_FILE]: file, [PRINTED_FOLDER]: printed },
       stdio: ["ignore", "inherit", "inherit"],
     });
     for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => child.kill(signal));
@@ -37,10 +39,20 @@ async function runVitest(root: string, args: readonly string[]): Promise<Tally> 
     });
     const tally = existsSync(file) ? parseTally(readFileSync(file, "utf8")) : undefined;
     if (tally === undefined) console.log(`vitest ended (${exitCode ?? "by a signal"}) without a result`);
-    return settle(tally, exitCode);
+    const settled = settle(tally, exitCode);
+    return { ...settled, failed: settled.failed + sayLeaks(printed) };
   } finally {
     rmSync(folder, { recursive: true, force: true });
+    rmSync(printed, { recursive: true, force: true });
   }
+}
+
+/** Says which output held a secret; how many did. */
+function sayLeaks(printed: string): number {
+  const { leaks, files, known } = findLeaks(printed);
+  for (const { kind, where } of leaks) console.log(`a secret was printed: ${kind}, in the output ${where}`);
+  console.log(`no process may print a secret: ${files} outputs looked through, for ${known} secrets and by form`);
+  return leaks.length;
 }
 
 const root = process.cwd();

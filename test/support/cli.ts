@@ -11,6 +11,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect } from "vitest";
 import { freePort } from "./nats-server.ts";
+import { keepState, printed } from "./printed.ts";
 
 const BIN = join(import.meta.dirname, "..", "..", "cli", "bin.js");
 
@@ -59,9 +60,11 @@ export function startCli(args: readonly string[], options: CliOptions = {}): Run
   let err = "";
   child.stdout?.setEncoding("utf8").on("data", (text: string) => {
     out += text;
+    printed("cli", text);
   });
   child.stderr?.setEncoding("utf8").on("data", (text: string) => {
     err += text;
+    printed("cli", text);
   });
   const ended = new Promise<Ran>((resolve, reject) => {
     child.once("error", reject);
@@ -146,6 +149,7 @@ export function planeOn(state: string, port: number): TestPlane {
     stop: async () => {
       await run("down");
       endAll();
+      keepState(state);
       rmSync(state, { recursive: true, force: true, maxRetries: 3 });
     },
   };

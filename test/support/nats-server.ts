@@ -9,6 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { findBroker } from "../../launcher/broker-binary.ts";
+import { printed } from "./printed.ts";
 
 export type TestBroker = {
   readonly port: number;
@@ -83,6 +84,7 @@ export async function startBroker(options: BrokerOptions = {}): Promise<TestBrok
     stop: async () => {
       child.kill("SIGCONT");
       await end("SIGKILL");
+      printed("broker", readLog(log));
       rmSync(folder, { recursive: true, force: true, maxRetries: 3 });
     },
   };
