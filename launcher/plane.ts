@@ -19,6 +19,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { CotalError, ErrorCode, Outcome, toCotalError } from "../shared/protocol/base/errors.ts";
 import type { AuthMode } from "../shared/protocol/chat/space-settings.ts";
 import { spaceToken } from "../shared/protocol/base/subjects.ts";
+import { keptAuthMode } from "../shared/trust/space-file.ts";
 import { type BrokerBinary, brokerVersion, findBroker } from "./broker-binary.ts";
 import { assertPortFree, launchBroker } from "./broker-process.ts";
 import { DAEMON_DRAIN_MS, launchDaemon } from "./daemon-process.ts";
@@ -38,7 +39,7 @@ export type PlaneOptions = {
   readonly space: string;
   /** Default: the state's own, else 4222. */
   readonly port?: number | undefined;
-  /** Default: the state's own, else `static`. */
+  /** Default: the state's own, else `user`. */
   readonly auth?: AuthMode | undefined;
   readonly report: Report;
   /** Ends a start that is under way, and whatever still runs beside the plane. */
@@ -134,7 +135,7 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
 
   // The trust program retries its first dial, so its own start runs beside the broker's.
   // A space keeps the mode it was made with: only a new one is told its mode.
-  const isNew = !knownSpaces(state).includes(space);
+  const isNew = keptAuthMode(state, space) === undefined;
   const order = { state, space, server, ...(isNew ? { auth } : {}) };
   const trusted = isOpen ? undefined : runTrust(TrustCommand.Space, order, signal);
   trusted?.catch(() => undefined);
@@ -156,18 +157,17 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
         isEnough: (failing) => failing.every((check) => isOfOtherSpace(check.name, space)),
       });
     });
-  await timed("provisioner", "streams, buckets and the command rail", () =>
+  const provisioner = timed("provisioner", "streams, buckets and the command rail", () =>
     keepDaemon("provisioner", isOpen ? openEnv(server, spaces) : accountsEnv(server, state)),
   );
-  if (auth === "user") {
-    await timed("auth", "sign-in, by the development issuer: whoever can read the state folder is its one person", () =>
-      keepDaemon("auth", authEnv(server, state)),
-    );
-  }
+  // Side by side: each waits for what the other makes, stores here and ledger rows there.
+  const signIn = "sign-in, by the development issuer: whoever can read the state folder is its one person";
+  const others = auth === "user" ? [timed("auth", signIn, () => keepDaemon("auth", authEnv(server, state)))] : [];
+  await Promise.all([provisioner, ...others]);
   recorder.phase("ready");
   if (!isOpen) {
-    const others = knownSpaces(state).filter((name) => name !== space);
-    void renewSpaces(state, others, server, report, signal);
+    const rest = knownSpaces(state).filter((name) => name !== space);
+    void renewSpaces(state, rest, server, report, signal);
     void renewDaily(state, server, report, signal);
   }
   return { server, port, space, auth, state, ms: Math.round(performance.now() - began) };

@@ -46,6 +46,7 @@ export const EXAMPLE_HOLDERS: { readonly [Name in BuiltProfile]: ScopeOf<Name> }
     epoch: 1,
   },
   ledger: holder("ledger", "ledgerledgerledgerledgerle"),
+  registrar: holder("provisioner", "provisionerprovisionerprov"),
   "auth-callout": holder("auth", "authauthauthauthauthauthau"),
   "auth-ledger": holder("auth_ledger", "authledgerauthledgerauthle"),
   "auth-server": {

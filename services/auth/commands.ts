@@ -9,6 +9,7 @@ import {
   ActorListArgs,
   ActorNarrowArgs,
   ActorRevokeArgs,
+  DaemonEnterArgs,
   type ShownActor,
 } from "../../shared/protocol/endpoint/auth-shapes.ts";
 import type { ActorRow } from "../../shared/protocol/ledger/actor-rows.ts";
@@ -40,6 +41,7 @@ export function authCommands(ledger: ActorAdministration, ownerSecret: Uint8Arra
       return { actor: shown(narrowed) };
     }),
     [Name.ActorRevoke]: command(ActorRevokeArgs, ({ owner, actor }) => ledger.revoke(principal(owner, actor))),
+    [Name.DaemonEnter]: command(DaemonEnterArgs, (args, { caller }) => ledger.enterDaemon(caller, args)),
     [Name.ActorList]: command(ActorListArgs, async (page) => {
       const { actors, ...rest } = await ledger.list(page);
       return { actors: actors.map(shown), ...rest };

@@ -4,6 +4,7 @@
  * Read again at each start of a space, never written: a mounted secret may be read-only.
  */
 import { AuthFile, AuthSpaceFile } from "../../shared/trust/auth-folder.ts";
+import { type IssuedList, issuedIn } from "../../shared/trust/issued.ts";
 import { type BearerSigner, bearerSigner } from "../../shared/trust/bearer.ts";
 import { type SigningKey, keyFromSeed } from "../../shared/trust/keys.ts";
 import { lawfulUid, ownFolder, secret, wholeFolders } from "../../shared/trust/own-folder.ts";
@@ -43,6 +44,10 @@ export function readAuthKeys(pattern: string, space: string): AuthKeys {
     ledgerUid: read(AuthFile.LedgerUid, lawfulUid),
   };
 }
+
+/** What the trust program has issued by now. */
+export const readIssued = (pattern: string, space: string): IssuedList =>
+  issuedIn(ownFolder(pattern, space, WHO), AuthFile.Issued);
 
 /** Keys of one space must never answer for another. */
 function ofSpace(file: AuthSpaceFile, space: string): AuthSpaceFile {

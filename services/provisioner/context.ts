@@ -11,7 +11,7 @@ import type { SpaceSettings } from "../../shared/protocol/chat/space-settings.ts
 import type { AclReader } from "./acl.ts";
 import type { ProvisionerKeys } from "./keys.ts";
 
-/** Who may be let in, and by whose hand; an open space has none. */
+/** Who may be let in, where this daemon decides: in a space with static credentials. */
 export type Authority = {
   readonly keys: ProvisionerKeys;
   readonly ledger: LedgerStore;
@@ -20,8 +20,6 @@ export type Authority = {
     readonly principal: { readonly owner: string; readonly actor: string };
     readonly uid: string;
   }) => Promise<Connection>;
-  /** The same for one removal of chat history. */
-  readonly purger: () => Promise<Connection>;
 };
 
 export type SpaceContext = {
@@ -33,6 +31,8 @@ export type SpaceContext = {
   readonly acl: AclReader;
   readonly settings: SpaceSettings;
   readonly authority: Authority | undefined;
+  /** A connection that lives for one removal of chat history; an open space needs none. */
+  readonly purger: (() => Promise<Connection>) | undefined;
   readonly replicas: 1 | 3;
   /** Epoch milliseconds. */
   readonly now: () => number;
@@ -50,13 +50,11 @@ export function answerRoom({ store }: Pick<SpaceContext, "store">, most: number)
 /** The authority of a space with static credentials; refuses in the other modes and says what to do. */
 export function staticAuthority(context: SpaceContext): Authority {
   const { authority, settings } = context;
-  if (authority === undefined) {
+  if (authority !== undefined) return authority;
+  if (settings.auth === "open") {
     throw refused("this space is open: it has no credentials", "connect without one: cotal send, tail, … --as ACTOR");
   }
-  if (settings.auth !== "static") {
-    throw refused("people sign in to this space; it mints no static credentials", "sign in instead: cotal login");
-  }
-  return authority;
+  throw refused("people sign in to this space; it mints no static credentials", "sign in instead: cotal login");
 }
 
 function refused(why: string, next: string): CotalError {

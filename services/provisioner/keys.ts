@@ -3,10 +3,8 @@
  *
  * Read again at each start of a space, never written: a mounted secret may be read-only.
  */
-import { existsSync } from "node:fs";
-import { join } from "node:path";
 import { ProvisionerFile } from "../../shared/trust/folder.ts";
-import { IssuedList } from "../../shared/trust/issued.ts";
+import { type IssuedList, issuedIn } from "../../shared/trust/issued.ts";
 import { type SigningKey, keyFromSeed } from "../../shared/trust/keys.ts";
 import { type OwnFolder, lawfulUid, ownFolder, secret, wholeFolders } from "../../shared/trust/own-folder.ts";
 import { SpaceFile } from "../../shared/trust/space-file.ts";
@@ -18,7 +16,6 @@ export type ProvisionerKeys = {
   readonly ownerSecret: Uint8Array;
   readonly uid: string;
   readonly ledgerUid: string;
-  readonly issued: IssuedList;
 };
 
 const WHO = { daemon: "provisioner", setting: "COTAL_PROVISIONER_KEYS" };
@@ -35,16 +32,12 @@ export function readKeys(pattern: string, space: string): ProvisionerKeys {
     ownerSecret: own(ProvisionerFile.OwnerSecret, secret),
     uid: own(ProvisionerFile.Uid, lawfulUid),
     ledgerUid: own(ProvisionerFile.LedgerUid, lawfulUid),
-    issued: readIssued(pattern, space),
   };
 }
 
-/** What the trust program has issued by now; it adds to the list while the space is served. */
-export function readIssued(pattern: string, space: string): IssuedList {
-  const { path, read } = folderOf(pattern, space);
-  if (!existsSync(join(path, ProvisionerFile.Issued))) return [];
-  return read(ProvisionerFile.Issued, (content) => IssuedList.parse(JSON.parse(content)));
-}
+/** What the trust program has issued by now. */
+export const readIssued = (pattern: string, space: string): IssuedList =>
+  issuedIn(folderOf(pattern, space), ProvisionerFile.Issued);
 
 /** The spaces that have whole files now, for `COTAL_SPACES=*`. */
 export const spacesWithKeys = (pattern: string): string[] => wholeFolders(pattern, ProvisionerFile.Space);

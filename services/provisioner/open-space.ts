@@ -3,19 +3,17 @@
  * one before; and a serving endpoint at the end.
  *
  * Invariants
- * 1. A credential of the provisioner is entered in the ledger as soon as there is one, and what the
- *    trust program issued before the ledger existed is entered before the space serves (§13.1).
+ * 1. A credential of the provisioner is entered in the ledger before it serves with it
+ *    (`daemon-ledger.ts`), and so is what the trust program issued before the ledger existed (§13.1).
  * 2. Whatever was opened is given back, also when a later step fails.
  */
 import { randomBytes } from "node:crypto";
 import type { ConnectOptions, Connection, ConnectionStatus } from "../../shared/broker/connect.ts";
 import { openConnection } from "../../shared/broker/connect.ts";
-import { createWriter } from "../../shared/broker/write.ts";
+import { type Writer, createWriter } from "../../shared/broker/write.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { Life } from "../../shared/grants/matrix.ts";
-import { enterCredential } from "../../shared/ledger/activation.ts";
 import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
-import { takeEpoch } from "../../shared/ledger/epoch.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { inboxPrefix } from "../../shared/protocol/base/broker-subjects.ts";
 import { spaceNames } from "../../shared/protocol/base/names.ts";
@@ -27,9 +25,11 @@ import { openAcl, storedAcl } from "./acl.ts";
 import { provisionerCommands } from "./commands.ts";
 import type { Authority, SpaceContext } from "./context.ts";
 import { type OwnCredential, ownCredential } from "../../shared/broker/own-credential.ts";
-import { type PassedOver, createIssued } from "./issued.ts";
+import { type DaemonLedger, askedLedger, ownLedger } from "./daemon-ledger.ts";
 import { type ProvisionerKeys, readIssued, readKeys } from "./keys.ts";
-import { type Holder, activateSelf, daemonPrincipal } from "../../shared/ledger/self.ts";
+import { type PassedOver, createIssued } from "../../shared/ledger/issued.ts";
+import { type Holder, daemonPrincipal } from "../../shared/ledger/self.ts";
+import { type SigningKey, newKey } from "../../shared/trust/keys.ts";
 import { setUpSettings, setUpStreams } from "./setup.ts";
 import type { Drift } from "../../shared/broker/ensure.ts";
 
@@ -70,7 +70,7 @@ const nowSeconds = (): number => Math.floor(Date.now() / 1000);
 export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
   const opened: Connection[] = [];
   const dial = async (name: string, own: Dialed): Promise<Connection> => {
-    const connection = await openConnection(dialOptions(options, name, own));
+    const connection = await openConnection({ ...dialOptions(options, name), ...own });
     opened.push(connection);
     options.onStatus(name, { type: "up", server: "", version: connection.version });
     return connection;
@@ -92,9 +92,10 @@ type Dialed = Pick<ConnectOptions, "authenticator" | "inboxPrefix">;
 type Dial = (name: string, own: Dialed) => Promise<Connection>;
 type Served = Omit<OpenSpace, "broken" | "close">;
 
-function dialOptions(options: OpenSpaceOptions, name: string, own: Dialed): ConnectOptions {
+const identityOf = ({ authenticator, inboxPrefix }: OwnCredential) => ({ authenticator, inboxPrefix });
+
+function dialOptions(options: OpenSpaceOptions, name: string): Omit<ConnectOptions, keyof Dialed> {
   return {
-    ...own,
     servers: options.servers,
     name: `provisioner ${options.space} ${name}`,
     reconnect: { kind: "endless", capMs: 5000 },
@@ -108,59 +109,56 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
   const { space, replicas, lifeSeconds = Life.Host } = options;
   const keys = readKeys(options.keysPattern, space);
   const me = { principal: daemonPrincipal(keys.ownerSecret, space, "provisioner"), uid: keys.uid };
-  const ledgerHolder = { principal: daemonPrincipal(keys.ownerSecret, space, "ledger"), uid: keys.ledgerUid };
   const life = { nowSeconds, lifeSeconds };
-  const minter = { accountKey: keys.file.store, signer: keys.storeSigner, account: Account.Store, ...life };
 
   const storeOwn = await ownCredential({
-    ...minter,
+    ...life,
     profile: "provisioner",
+    account: Account.Store,
+    accountKey: keys.file.store,
+    signer: keys.storeSigner,
     // The store side holds no reply rail, so no epoch matters there yet.
     scope: { space, holder: me, inboxNonce: drawNonce(randomBytes), instanceId: keys.uid, epoch: 0 },
   });
   const store = await dial("store", storeOwn);
   const streams = await setUpStreams(store.nc, space, replicas);
-
-  const ledgerOwn = await ownCredential({
-    ...minter,
-    profile: "ledger",
-    scope: { space, holder: ledgerHolder, inboxNonce: drawNonce(randomBytes) },
-  });
-  const ledgerConnection = await dial("ledger", ledgerOwn);
   const writer = createWriter({ nc: store.nc });
-  const ledger = ledgerOver(
-    brokerLedgerStore(ledgerConnection.nc, createWriter({ nc: ledgerConnection.nc }), space),
-    brokerLedgerStore(store.nc, writer, space),
-  );
-  await activateSelf(ledger, me);
-  await activateSelf(ledger, ledgerHolder);
-  const epoch = await takeEpoch(ledger, me.principal, me.uid);
-  const frontOwn = await ownCredential({
-    ...life,
-    profile: "provisioner",
-    account: Account.Front,
-    accountKey: keys.file.front,
-    signer: keys.frontSigner,
-    scope: { space, holder: me, inboxNonce: drawNonce(randomBytes), instanceId: me.uid, epoch },
-  });
-  const owned = [storeOwn, ledgerOwn, frontOwn];
-  for (const own of owned) await enter(ledger, own, own.expires());
-  const enterIssued = createIssued(ledger, nowSeconds);
-  const passedOver = await enterIssued(keys.issued);
+  // Before anybody is asked for rows: the auth service reads the settings when it starts.
   const settings = await setUpSettings(store.nc, writer, {
     space,
     auth: keys.file.auth,
     replicas,
     principal: dotForm(me.principal),
   });
+
+  const frontUser = newKey("user");
+  const source: LedgerSource = { options, keys, me, frontUser, store, writer, dial };
+  const rows = keys.file.auth === "user" ? rowsFromAuth(source) : await rowsOfOwn(source);
+  const frontExpires = nowSeconds() + lifeSeconds;
+  const epoch = await rows.ledger.begin([
+    ...[storeOwn, ...rows.owned].map((own) => ({ own, expires: own.expires() })),
+    { own: { holder: me, userKey: frontUser.publicKey }, expires: frontExpires },
+  ]);
+  const frontOwn = await ownCredential({
+    ...life,
+    profile: "provisioner",
+    account: Account.Front,
+    accountKey: keys.file.front,
+    signer: keys.frontSigner,
+    user: frontUser,
+    scope: { space, holder: me, inboxNonce: drawNonce(randomBytes), instanceId: me.uid, epoch },
+  });
+  const passedOver = await rows.enterIssued();
   const front = await dial("front", frontOwn);
+  const shots = oneShots(options, keys, me, rows.ledger);
   const context: SpaceContext = {
     ...parts(space, replicas),
     store: store.nc,
     writer,
     acl: storedAcl(store.nc, space),
     settings,
-    authority: { keys, ledger, ...oneShots(options, keys, me) },
+    purger: shots.purger,
+    authority: rows.store === undefined ? undefined : { keys, ledger: rows.store, cleaner: shots.cleaner },
   };
   return {
     ...(await serve(options, front, context, me.uid, epoch)),
@@ -168,12 +166,77 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
     ...streams,
     passedOver,
     renew: async () => {
-      for (const own of owned) {
+      for (const own of [storeOwn, frontOwn, ...rows.owned]) {
         if (own.expires() - nowSeconds() > lifeSeconds / 2) continue;
-        await own.renew((expires) => enter(ledger, own, expires));
+        await own.renew((expires) => rows.ledger.enter([{ own, expires }]));
       }
-      await enterIssued(readIssued(options.keysPattern, space));
+      await rows.enterIssued();
     },
+  };
+}
+
+type LedgerSource = {
+  readonly options: OpenSpaceOptions;
+  readonly keys: ProvisionerKeys;
+  readonly me: Holder;
+  readonly frontUser: SigningKey;
+  readonly store: Connection;
+  readonly writer: Writer;
+  readonly dial: Dial;
+};
+
+type Rows = {
+  readonly ledger: DaemonLedger;
+  /** Credentials that this way of writing needs itself. */
+  readonly owned: readonly OwnCredential[];
+  /** The ledger to mint from, where this daemon mints. */
+  readonly store?: LedgerStore;
+  readonly enterIssued: () => Promise<PassedOver[]>;
+};
+
+/** People sign in: the auth service writes the rows, also those of what the trust program has issued. */
+function rowsFromAuth({ options, keys, me, frontUser }: LedgerSource): Rows {
+  const { space, signal } = options;
+  const { onStatus: _, ...dial } = dialOptions(options, "registrar");
+  return {
+    ledger: askedLedger({
+      space,
+      keys,
+      me,
+      user: frontUser,
+      dial: { ...dial, reconnect: { kind: "bounded", attempts: 3 } },
+      signal,
+      nowSeconds,
+    }),
+    owned: [],
+    enterIssued: () => Promise.resolve([]),
+  };
+}
+
+/** Static credentials: this daemon writes the rows, over a credential of the ledger's own. */
+async function rowsOfOwn({ options, keys, me, store, writer, dial }: LedgerSource): Promise<Rows> {
+  const { space, lifeSeconds = Life.Host } = options;
+  const holder = { principal: daemonPrincipal(keys.ownerSecret, space, "ledger"), uid: keys.ledgerUid };
+  const own = await ownCredential({
+    profile: "ledger",
+    scope: { space, holder, inboxNonce: drawNonce(randomBytes) },
+    account: Account.Store,
+    accountKey: keys.file.store,
+    signer: keys.storeSigner,
+    lifeSeconds,
+    nowSeconds,
+  });
+  const { nc } = await dial("ledger", own);
+  const ledger = ledgerOver(
+    brokerLedgerStore(nc, createWriter({ nc }), space),
+    brokerLedgerStore(store.nc, writer, space),
+  );
+  const enter = createIssued(ledger, nowSeconds);
+  return {
+    ledger: ownLedger(ledger, me, holder),
+    owned: [own],
+    store: ledger,
+    enterIssued: () => enter(readIssued(options.keysPattern, space)),
   };
 }
 
@@ -192,6 +255,7 @@ async function openUnguarded(options: OpenSpaceOptions, dial: Dial): Promise<Ser
     writer,
     acl: openAcl,
     settings,
+    purger: undefined,
     authority: undefined,
   };
   const served = await serve(options, connection, context, uid, 1);
@@ -237,12 +301,13 @@ function ledgerOver(own: LedgerStore, provisioner: LedgerStore): LedgerStore {
   };
 }
 
-function enter(ledger: LedgerStore, own: OwnCredential, expires: number): Promise<void> {
-  return enterCredential(ledger, { ...own.holder, credentialId: own.userKey, expires });
-}
-
 /** Store connections that live for one command, under a credential for exactly that. */
-function oneShots(options: OpenSpaceOptions, keys: ProvisionerKeys, me: Holder): Pick<Authority, "cleaner" | "purger"> {
+function oneShots(
+  options: OpenSpaceOptions,
+  keys: ProvisionerKeys,
+  me: Holder,
+  ledger: DaemonLedger,
+): { readonly cleaner: Authority["cleaner"]; readonly purger: () => Promise<Connection> } {
   const scope = () => ({ space: options.space, holder: me, inboxNonce: drawNonce(randomBytes) });
   const common = {
     account: Account.Store,
@@ -251,9 +316,10 @@ function oneShots(options: OpenSpaceOptions, keys: ProvisionerKeys, me: Holder):
     lifeSeconds: Life.OneShot,
     nowSeconds,
   } as const;
-  const dial = (name: string, own: OwnCredential): Promise<Connection> => {
+  const dial = async (name: string, own: OwnCredential): Promise<Connection> => {
+    await ledger.enter([{ own, expires: own.expires() }]);
     // Without its status: who asked hears how it went, and nobody would clear a failure.
-    const { onStatus: _, ...dialed } = dialOptions(options, name, own);
+    const { onStatus: _, ...dialed } = { ...dialOptions(options, name), ...identityOf(own) };
     return openConnection({ ...dialed, reconnect: { kind: "bounded", attempts: 3 } });
   };
   return {

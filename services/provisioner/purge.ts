@@ -24,9 +24,10 @@ export function historyPurge(context: SpaceContext): Promise<Purged> {
   return purge(context, {});
 }
 
-async function purge({ authority, store, names }: SpaceContext, what: { readonly filter?: string }): Promise<Purged> {
-  if (authority === undefined) return run(store);
-  const purger = await authority.purger();
+async function purge(context: SpaceContext, what: { readonly filter?: string }): Promise<Purged> {
+  const { store, names } = context;
+  if (context.purger === undefined) return run(store);
+  const purger = await context.purger();
   try {
     return await run(purger.nc);
   } finally {

@@ -22,6 +22,7 @@ import { spaceToken } from "../../shared/protocol/base/subjects.ts";
 import { USER_NKEY } from "../../shared/protocol/base/grammar.ts";
 import { spaceAccounts } from "../../shared/trust/accounts.ts";
 import { trustPaths } from "../../shared/trust/folder.ts";
+import { keptAuthMode } from "../../shared/trust/space-file.ts";
 import { ensureBrokerTrust, systemCredential } from "./broker-trust.ts";
 import { serverConfigText } from "./server-config.ts";
 import { ensureAuthTrust, hasAuthTrust, publishAuth } from "./auth-trust.ts";
@@ -31,7 +32,6 @@ import {
   addRevoked,
   ensureOperatorCredential,
   ensureSpaceTrust,
-  keptAuthMode,
   publishSpace,
   refusedUsers,
 } from "./space-trust.ts";
@@ -98,7 +98,7 @@ async function space(options: Options): Promise<object> {
     const auth = authMode(options["auth"], keptAuthMode(state, name));
     if (auth === "user") ensureAuthTrust(state, own);
     await pushSpace(state, name, connection);
-    await ensureOperatorCredential(state, own, now);
+    await ensureOperatorCredential(state, own, auth, now);
     if (hasAuthTrust(state, name)) publishAuth(state, own, now);
     publishSpace(state, own, auth);
     return { kind: "space-trust", space: name };
@@ -183,7 +183,7 @@ function authMode(asked: unknown, kept: "static" | "user" | undefined): "static"
   if (asked !== undefined && asked !== "static" && asked !== "user") {
     throw badRequest(`--auth ${JSON.stringify(asked)} is unknown`, "use static or user");
   }
-  if (asked === undefined || kept === undefined || asked === kept) return kept ?? asked ?? "static";
+  if (asked === undefined || kept === undefined || asked === kept) return kept ?? asked ?? "user";
   throw new CotalError(ErrorCode.FailedPrecondition, `the space was made ${kept}, and stays so`, {
     next: `leave --auth out, or make another space with --auth ${asked}`,
   });

@@ -4,13 +4,14 @@
  *
  * Invariants
  * 1. Identity keys stay in the space's trust folder; the provisioner gets signing keys only.
- * 2. What is minted here is listed in `issued.json`, and the provisioner writes its ledger rows
- *    before it is ready, so no credential of a running space is unledgered (§13.1).
+ * 2. What is minted here is listed in `issued.json` of whoever writes the ledger, who enters it before it
+ *    serves, so no credential of a running space is unledgered (§13.1).
  */
 import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
+import { AuthFile } from "../../shared/trust/auth-folder.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { Life } from "../../shared/grants/matrix.ts";
 import { drawLifecycleUid, drawNonce, principal } from "../../shared/protocol/base/principals.ts";
@@ -59,12 +60,6 @@ export function ensureSpaceTrust(state: string, space: string): SpaceTrust {
   return { space, keys, ownerSecret: keptSecret(join(theirs, ProvisionerFile.OwnerSecret)) };
 }
 
-/** The mode a space was made with; `undefined` before it was. */
-export function keptAuthMode(state: string, space: string): SpaceFile["auth"] | undefined {
-  const path = join(trustPaths(state).provisioner(space), ProvisionerFile.Space);
-  return existsSync(path) ? readKept(path, (text) => SpaceFile.parse(JSON.parse(text)).auth) : undefined;
-}
-
 /** The last step: from now on the provisioner may take the space up. */
 export function publishSpace(state: string, { space, keys }: SpaceTrust, auth: SpaceFile["auth"]): void {
   createPrivate(join(trustPaths(state).provisioner(space), ProvisionerFile.Space), () =>
@@ -77,9 +72,18 @@ export function publishSpace(state: string, { space, keys }: SpaceTrust, auth: S
  * gone for good with its lifecycle, one whose file is lost or damaged can't be used: the operator gets a
  * new one, or nobody could run the space any more.
  */
-export async function ensureOperatorCredential(state: string, trust: SpaceTrust, nowSeconds: number): Promise<void> {
-  const path = trustPaths(state).operatorCreds(trust.space);
-  const listPath = join(trustPaths(state).provisioner(trust.space), ProvisionerFile.Issued);
+export async function ensureOperatorCredential(
+  state: string,
+  trust: SpaceTrust,
+  auth: SpaceFile["auth"],
+  nowSeconds: number,
+): Promise<void> {
+  const paths = trustPaths(state);
+  const path = paths.operatorCreds(trust.space);
+  const listPath =
+    auth === "user"
+      ? join(paths.auth(trust.space), AuthFile.Issued)
+      : join(paths.provisioner(trust.space), ProvisionerFile.Issued);
   const uidPath = join(trustPaths(state).spaceTrust(trust.space), "operator.uid");
   const revoked = revokedUsers(state, trust.space);
   const held = heldCredential(path);

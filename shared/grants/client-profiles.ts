@@ -12,7 +12,7 @@ import { inboxGrant, jsAck, jsApi, kvAll, kvKey } from "../protocol/base/broker-
 import { dlvDurable, dmDurable, roleDurable, spaceNames } from "../protocol/base/names.ts";
 import { dotForm } from "../protocol/base/principals.ts";
 import { Account, type Row, pub, sub } from "./row.ts";
-import { AuthCommand, MEMBER_READS, OPERATOR_COMMANDS, ProvisionerCommand } from "./commands.ts";
+import { MEMBER_READS, OPERATOR_AUTH_COMMANDS, OPERATOR_COMMANDS, ProvisionerCommand } from "./commands.ts";
 
 /** Who holds a credential, and the inbox it was minted with. */
 export type HolderScope = {
@@ -111,7 +111,7 @@ export function operatorRows(scope: HolderScope): Row[] {
   return [
     ...callerRows(scope),
     ...commandRows(scope, OPERATOR_COMMANDS, "supplement F, operator"),
-    ...commandRows(scope, Object.values(AuthCommand), "supplement F, operator, actor ledger", EndpointName.Auth),
+    ...commandRows(scope, OPERATOR_AUTH_COMMANDS, "supplement F, operator, actor ledger", EndpointName.Auth),
   ];
 }
 

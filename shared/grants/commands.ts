@@ -27,14 +27,23 @@ export const ProvisionerCommand = {
 } as const;
 export type ProvisionerCommand = (typeof ProvisionerCommand)[keyof typeof ProvisionerCommand];
 
-/** Served by the auth service: the actor ledger (§10). */
+/** Served by the auth service: the actor ledger (§10), and rows that another daemon needs (decision H14). */
 export const AuthCommand = {
   ActorGrant: "actor-grant",
   ActorNarrow: "actor-narrow",
   ActorRevoke: "actor-revoke",
   ActorList: "actor-list",
+  DaemonEnter: "daemon-enter",
 } as const;
 export type AuthCommand = (typeof AuthCommand)[keyof typeof AuthCommand];
+
+/** What of it the operator may ask for. */
+export const OPERATOR_AUTH_COMMANDS: readonly AuthCommand[] = [
+  AuthCommand.ActorGrant,
+  AuthCommand.ActorNarrow,
+  AuthCommand.ActorRevoke,
+  AuthCommand.ActorList,
+];
 
 /** Mediated reads that every member of a space may ask for; each is cut to the caller's ACL. */
 export const MEMBER_READS: readonly ProvisionerCommand[] = [
@@ -72,6 +81,6 @@ export const DEPLOYER_COMMANDS: readonly ProvisionerCommand[] = [
  * Commands of a manager by the scope that opens them (§9): a launch, and the reads that one needs.
  * `slots` is nobody's by `spawn`. The manager's other commands come with the manager.
  */
-export const MANAGER_COMMANDS: Readonly<Record<string, readonly string[]>> = {
-  [Scope.Spawn]: ["spawn", "status", "models", "resolve-cwd", "ps"],
-};
+export const MANAGER_COMMANDS: ReadonlyMap<string, readonly string[]> = new Map([
+  [Scope.Spawn, ["spawn", "status", "models", "resolve-cwd", "ps"]],
+]);

@@ -120,6 +120,7 @@ export function authLedgerRows(scope: HolderScope): Row[] {
       pub(store, jsApi.streamInfo(stream), "supplement H, shape proof"),
       pub(store, jsApi.messageGet(stream), "§13.9 leader reads"),
     ]),
+    pub(store, jsApi.messageGet(bucketStream(bucket.channels)), "H54, the space's settings"),
     pub(store, kvKey(bucket.auth, actorKey.plane), "supplement I, the plane's claim"),
     pub(store, sys.ownConnections, "supplement I, is the holder of the claim connected"),
     ...AUTH_FAMILIES.map((family) => pub(store, kvKey(bucket.auth, `${family}.>`), "§10 and §13.1 ledger rows")),
@@ -139,7 +140,21 @@ export function authLedgerRows(scope: HolderScope): Row[] {
 
 /** The auth service in front: it serves the commands of the actor ledger. */
 export function authServerRows(scope: ServeScope): Row[] {
-  return [inbox(front, scope), ...serveRows(scope, EndpointName.Auth, Object.values(AuthCommand))];
+  return [
+    inbox(front, scope),
+    ...serveRows(scope, EndpointName.Auth, Object.values(AuthCommand)),
+    pub(front, sys.ownConnections, "§13.1 is anybody of an ended lifecycle still connected"),
+  ];
+}
+
+/** A daemon before it has a row of its own: it asks the auth service for one, and may do nothing else. */
+export function registrarRows(scope: HolderScope): Row[] {
+  const ep = endpointSubjects(scope.space);
+  return [
+    inbox(front, scope),
+    sub(front, ep.replyGrant(scope.holder), "§13.2 reply rail"),
+    pub(front, ep.oneGrant(EndpointName.Auth, AuthCommand.DaemonEnter, scope.holder), "H14, rows on request"),
+  ];
 }
 
 /** Removes what one ended lifecycle left, by exact names: it can't touch a successor. */

@@ -39,6 +39,7 @@ import {
   historyPurgerRows,
   ledgerRows,
   provisionerRows,
+  registrarRows,
   systemAdministratorRows,
 } from "./host-profiles.ts";
 
@@ -126,6 +127,13 @@ export const PROFILES = {
     trusted: true,
     lifeSeconds: Life.Host,
     rows: ledgerRows,
+  }),
+  registrar: built<HolderScope>({
+    summary: "a daemon that asks the auth service to enter its credentials",
+    accounts: [Front],
+    trusted: true,
+    lifeSeconds: Life.OneShot,
+    rows: registrarRows,
   }),
   "auth-callout": built<HolderScope>({
     summary: "answers the broker's questions about who may come in",

@@ -60,7 +60,7 @@ export const deployerRows = (scope: HolderScope): Row[] => callerOf(scope, DEPLO
 
 export function managerCallerRows(scope: ManagerCallerScope): Row[] {
   const ep = endpointSubjects(scope.space);
-  const commands = scope.capabilities.flatMap((scopeName) => MANAGER_COMMANDS[scopeName] ?? []);
+  const commands = scope.capabilities.flatMap((scopeName) => MANAGER_COMMANDS.get(scopeName) ?? []);
   return [
     inbox(scope),
     replies(scope),

@@ -2,9 +2,10 @@
  * The ledger's store on a real broker: leader reads and numbered writes, nothing cached.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
-import { allRows, isMarker, leaderLast } from "../broker/reads.ts";
+import { type StoredEntry, allRows, isMarker, leaderLast } from "../broker/reads.ts";
 import type { Writer } from "../broker/write.ts";
 import { kvKey } from "../protocol/base/broker-subjects.ts";
+import { Header } from "../protocol/base/headers.ts";
 import { bucketStream, spaceNames } from "../protocol/base/names.ts";
 import type { LedgerStore, RawRow, ReadBucket } from "./store.ts";
 
@@ -40,14 +41,19 @@ export function brokerLedgerStore(nc: NatsConnection, writer: Writer, space: str
 
 const encode = (value: object): Uint8Array => new TextEncoder().encode(JSON.stringify(value));
 
-function rawRow(entry: Awaited<ReturnType<typeof leaderLast>>): RawRow {
+function rawRow(entry: StoredEntry | undefined): RawRow {
   if (entry === undefined) return { kind: "absent" };
   if (isMarker(entry.headers)) return { kind: "marker", revision: entry.seq };
-  let value: unknown;
+  return { kind: "value", revision: entry.seq, value: valueOf(entry) };
+}
+
+/** `undefined`, which each row's own schema refuses by name, for what no row of the ledger can be. */
+function valueOf({ headers, data }: StoredEntry): unknown {
+  // The bucket lets a marker leave by itself; a row that would has been given its life by nobody of us (H24).
+  if (headers?.has(Header.Ttl) === true) return undefined;
   try {
-    value = JSON.parse(new TextDecoder().decode(entry.data));
+    return JSON.parse(new TextDecoder().decode(data));
   } catch {
-    // Left undefined: the row's own schema refuses it by name.
+    return undefined;
   }
-  return { kind: "value", revision: entry.seq, value };
 }

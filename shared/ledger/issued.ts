@@ -4,17 +4,17 @@
  *
  * Invariants
  * 1. What is listed at a start is entered before the space serves; what is listed later, at the next
- *    look (`OpenSpace.renew`).
+ *    look.
  * 2. A lifecycle that was ended stays ended: a restart never brings it back.
  * 3. One that can't be entered is passed over by name. It never keeps the space from being served, or
  *    the end of the operator would be the end of everybody.
  */
-import { enterCredential } from "../../shared/ledger/activation.ts";
-import { type LedgerStore, createOrRead, readRow } from "../../shared/ledger/store.ts";
-import { dotForm, principal } from "../../shared/protocol/base/principals.ts";
-import { AclRow, GateRow, HeadRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
-import type { IssuedList } from "../../shared/trust/issued.ts";
-import { type Holder, activateSelf } from "../../shared/ledger/self.ts";
+import { enterCredential } from "./activation.ts";
+import { type LedgerStore, createOrRead, readRow } from "./store.ts";
+import { dotForm, principal } from "../protocol/base/principals.ts";
+import { AclRow, GateRow, HeadRow, ledgerKey } from "../protocol/ledger/rows.ts";
+import type { IssuedList } from "../trust/issued.ts";
+import { type Holder, activateSelf } from "./self.ts";
 
 export type PassedOver = { readonly principal: string; readonly why: string };
 

@@ -19,6 +19,8 @@ export const AuthFile = {
   OwnerSecret: "owner.secret",
   Uid: "lifecycle.uid",
   LedgerUid: "ledger.uid",
+  /** What the trust program minted, to be entered into the ledger (`issued.ts`). */
+  Issued: "issued.json",
   /** What it serves; written last, so a folder that has it is whole. */
   Space: "space.json",
 } as const;

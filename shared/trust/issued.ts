@@ -1,8 +1,12 @@
 /**
- * `issued.json`: credentials that the trust program minted before the space had a ledger. The
- * provisioner enters them at each start, before it is ready (§13.1: no unledgered credential).
+ * `issued.json`: credentials that the trust program minted before the space had a ledger. Who writes the
+ * ledger enters them before it serves (§13.1: no unledgered credential): the auth service where people sign
+ * in, the provisioner elsewhere.
  */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { z } from "zod";
+import type { OwnFolder } from "./own-folder.ts";
 
 export const IssuedList = z.array(
   z.strictObject({
@@ -16,3 +20,8 @@ export const IssuedList = z.array(
   }),
 );
 export type IssuedList = z.infer<typeof IssuedList>;
+
+/** What is listed in a daemon's folder by now; the trust program adds to it while the space is served. */
+export function issuedIn({ path, read }: OwnFolder, file: string): IssuedList {
+  return existsSync(join(path, file)) ? read(file, (text) => IssuedList.parse(JSON.parse(text))) : [];
+}

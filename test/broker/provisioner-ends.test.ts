@@ -45,7 +45,7 @@ const openHere = (
 
 /** A renewal of the operator's credential, as `cotal up` makes one in the second half of its life. */
 const renewOperator = (space: TestSpace): Promise<void> =>
-  ensureOperatorCredential(space.state, ensureSpaceTrust(space.state, "main"), nowSeconds() + Life.Static * 0.6);
+  ensureOperatorCredential(space.state, ensureSpaceTrust(space.state, "main"), "static", nowSeconds() + Life.Static * 0.6);
 
 describe("the operator", () => {
   let space: TestSpace;

@@ -58,6 +58,7 @@ async function counted<T>(
     acl: () => Promise.resolve(readAcl([">"])),
     settings: ((await space.call("space", {})) as { settings: SpaceContext["settings"] }).settings,
     authority: undefined,
+    purger: undefined,
     replicas: 1,
     now: Date.now,
     random: () => new Uint8Array(),

@@ -292,6 +292,7 @@ async function withContext<T>(death: Death, run: (context: SpaceContext) => Prom
     writer,
     acl: storedAcl(store, "main"),
     settings,
+    purger: undefined,
     authority: {
       keys,
       ledger: brokerLedgerStore(store, writer, "main"),

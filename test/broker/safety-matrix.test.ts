@@ -9,13 +9,23 @@ import { type BuiltProfile, PROFILES, type ScopeOf, profileRows } from "../../sh
 import type { Account, Row } from "../../shared/grants/row.ts";
 import type { Credential } from "../../shared/trust/creds.ts";
 import { daemonCredential, freshHolder, frontRoot, personOf } from "../support/holders.ts";
+import { ensureStreams, streamState } from "../../shared/broker/ensure.ts";
+import { leaderLast } from "../../shared/broker/reads.ts";
+import { transferStream } from "../../shared/broker/resources.ts";
+import { jsApi, objectChunks, objectMeta } from "../../shared/protocol/base/broker-subjects.ts";
 import { type Probe, createProber, tap, until } from "../support/probe.ts";
+import { put } from "../support/raw-jetstream.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { objectStream, transferBucket, transferObject } from "../../shared/protocol/base/names.ts";
 import { type Person, dash } from "./expected/kit.ts";
 
 const SPACE = "main";
 const LAB = "lab";
 const EPOCH = 7;
+/** What the views of this file name. */
+const MANAGER = "m".repeat(26);
+const SESSION = "s".repeat(26);
+const HEX = "ab".repeat(32);
 const AGENT = {
   subscribe: ["general", "team.>", "ops.*", "a.*.b"],
   publish: ["general", "team.>", "ops.*"],
@@ -82,11 +92,11 @@ async function held(profile: BuiltProfile): Promise<Held[]> {
     case "dm-reader":
       return daemon(profile, lab);
     case "manager-caller":
-      return daemon(profile, { ...lab, managerInstanceId: "m".repeat(26), capabilities: ["spawn"] });
+      return daemon(profile, { ...lab, managerInstanceId: MANAGER, capabilities: ["spawn"] });
     case "session-caller":
-      return daemon(profile, { ...lab, session: { endpoint: "manager", sessionId: "s".repeat(26), epoch: 3 } });
+      return daemon(profile, { ...lab, session: { endpoint: "manager", sessionId: SESSION, epoch: EPOCH } });
     case "transfer-writer":
-      return daemon(profile, { ...lab, transferWriter: { instanceId: "m".repeat(26), hex: "ab".repeat(32) } });
+      return daemon(profile, { ...lab, transferWriter: { instanceId: MANAGER, hex: HEX } });
     case "observer":
     case "admin":
     case "channel-writer":
@@ -101,6 +111,7 @@ async function held(profile: BuiltProfile): Promise<Held[]> {
     case "auth-callout":
     case "auth-ledger":
     case "history-purger":
+    case "registrar":
       return daemon(profile, lab);
     case "auth-server":
       return daemon("auth-server", { ...lab, instanceId: lab.holder.uid, epoch: EPOCH });
@@ -180,6 +191,14 @@ function others(token: string, me: Person, at: string): string[] {
   if (token === "reviewer") out.push("other", "*");
   if (token === "svc_reviewer") out.push("svc_other", "*");
   if (token === "general") out.push("secret", "*");
+  for (const [named, other] of Object.entries({
+    [MANAGER]: "o".repeat(26),
+    [SESSION]: "t".repeat(26),
+    [HEX]: "cd".repeat(32),
+  })) {
+    if (token.includes(named)) out.push(token.replace(named, other), "*");
+  }
+  if (token === transferObject(HEX)) out.push(transferObject("cd".repeat(32)), "*");
   if (token === String(EPOCH)) out.push(String(EPOCH - 1), "*");
   return out;
 }
@@ -209,7 +228,7 @@ const BUILT = (Object.keys(PROFILES) as (keyof typeof PROFILES)[]).filter(
   (name): name is BuiltProfile => PROFILES[name].state === "built",
 );
 
-describe("W2.07 W3.07 W9.05 W9.07 W9.08 W9.14 W9.15 PF.01 rows of the matrix at a live broker", () => {
+describe("W2.07 W3.07 W9.05 W9.07 W9.08 W9.09 W9.11 W9.12 W9.14 W9.15 PF.01 rows of the matrix at a live broker", () => {
   test.each(BUILT)("%s: every row is accepted, every neighbour refused", async (profile) => {
     for (const one of await held(profile)) {
       const prober = createProber(await space.connect(one.credential));
@@ -244,6 +263,99 @@ describe("W9.15 W9.17 PF.01 H16 the exact arity of what ends in *", () => {
       }
     },
   );
+});
+
+describe("W9.09 W10.18 an upload of a transcript", () => {
+  const bucket = transferBucket(SPACE, MANAGER);
+  const stream = objectStream(bucket);
+  const chunks = objectChunks(bucket, HEX);
+  const meta = objectMeta(bucket, transferObject(HEX));
+  const other = objectChunks(bucket, "cd".repeat(32));
+
+  async function writer() {
+    const scope = { ...freshHolder(`u_${"d".repeat(26)}`, "sender"), space: SPACE };
+    const transferWriter = { instanceId: MANAGER, hex: HEX };
+    return space.connect(await daemonCredential(space, "transfer-writer", "front", { ...scope, transferWriter }));
+  }
+
+  beforeAll(async () => {
+    const store = await space.store();
+    await ensureStreams(store, [transferStream(SPACE, MANAGER, { replicas: 1 })]);
+    await put(store, other, "somebody else's");
+  });
+
+  test("its chain of chunks and its record reach the bucket in the store; each is acknowledged, a fork is not", async () => {
+    const nc = await writer();
+    const chunk = (data: string, last: number) =>
+      put(nc, chunks, data, { "Nats-Expected-Last-Subject-Sequence": String(last) });
+    const first = await chunk("one", 0);
+    expect(first).toMatchObject({ stream, seq: expect.any(Number) as number });
+    const second = await chunk("two", Number(first["seq"]));
+    expect(second).toMatchObject({ stream });
+    expect((await chunk("again", 0)).error).toMatchObject({ err_code: 10_071 });
+    expect(await put(nc, meta, "{}", { "Nats-Rollup": "sub" })).toMatchObject({ stream });
+    const store = await space.store();
+    const [kept, record] = await Promise.all([leaderLast(store, stream, chunks), leaderLast(store, stream, meta)]);
+    expect([kept, record].map((one) => new TextDecoder().decode(one?.data))).toEqual(["two", "{}"]);
+    expect(await leaderLast(store, stream, other)).toBeDefined();
+  });
+
+  test("it reads nothing back, and reaches no other object, bucket or request of the store", async () => {
+    const nc = await writer();
+    const elsewhere = transferBucket(SPACE, "o".repeat(26));
+    const asked: Probe[] = [
+      other,
+      objectChunks(elsewhere, HEX),
+      objectMeta(bucket, transferObject("cd".repeat(32))),
+      jsApi.info,
+      jsApi.streamInfo(stream),
+      jsApi.streamPurge(stream),
+      jsApi.messageGet(stream),
+      jsApi.directGet(stream),
+      jsApi.directGetLast(stream, chunks),
+      jsApi.directGetLast(stream, meta),
+      jsApi.consumerCreateBare(stream),
+    ].map((subject) => ({ op: "pub", subject }));
+    const heard: Probe[] = [chunks, meta, other].map((subject) => ({ op: "sub", subject }));
+    const prober = createProber(nc);
+    expect(await prober.refused([...asked, ...heard])).toEqual([...asked, ...heard]);
+  });
+
+  test("W9.19 its acknowledgement lands nowhere in the store, wherever it is aimed", async () => {
+    const nc = await writer();
+    const store = await space.store();
+    const aims = [
+      jsApi.streamPurge(`CHAT_${SPACE}`),
+      jsApi.streamDelete(stream),
+      `$KV.cotal_acl_${SPACE}.planted`,
+      other,
+      meta,
+    ];
+    await put(store, `cotal.${SPACE}.chat.${stranger.owner}.${stranger.actor}.general`, "kept");
+    const held = (): Promise<unknown> =>
+      Promise.all(
+        [`CHAT_${SPACE}`, `KV_cotal_acl_${SPACE}`].map(async (one) => {
+          const { messages, lastSeq } = await streamState(store, one);
+          return { messages, lastSeq };
+        }),
+      );
+    const before = await held();
+    const last = await leaderLast(store, stream, other);
+    const commits = await leaderLast(store, stream, meta);
+    for (const reply of aims) nc.publish(chunks, "aimed", { reply });
+    const end = await put(nc, chunks, "end");
+    expect(end).toMatchObject({ stream });
+    expect(await held()).toEqual(before);
+    expect([await leaderLast(store, stream, other), await leaderLast(store, stream, meta)]).toEqual([last, commits]);
+  });
+
+  test("what stays open: its record may carry a rollup of the whole bucket, which the stock layout allows", async () => {
+    const nc = await writer();
+    const store = await space.store();
+    expect(await leaderLast(store, stream, other)).toBeDefined();
+    expect(await put(nc, meta, "{}", { "Nats-Rollup": "all" })).toMatchObject({ stream });
+    expect(await leaderLast(store, stream, other)).toBeUndefined();
+  });
 });
 
 describe("H30 the one wildcard endpoint of a client's grant", () => {

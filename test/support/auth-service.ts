@@ -16,6 +16,7 @@ import {
   FaceFile,
 } from "../../shared/protocol/endpoint/exchange-shapes.ts";
 import { eventually } from "./cli.ts";
+import { keepState, printed } from "./printed.ts";
 import type { TestSpace } from "./space.ts";
 
 const ROOT = join(import.meta.dirname, "..", "..");
@@ -49,6 +50,7 @@ export async function startAuthService(space: TestSpace, options: AuthServiceOpt
   const faces = join(space.state, "run", options.name ?? "auth");
   let child: ChildProcess;
   const start = async (): Promise<void> => {
+    keepState(faces);
     rmSync(faces, { recursive: true, force: true });
     child = spawn(process.execPath, [join(ROOT, "services", "auth", "main.ts")], {
       env: {
@@ -67,6 +69,7 @@ export async function startAuthService(space: TestSpace, options: AuthServiceOpt
     for (const stream of [child.stdout, child.stderr]) {
       stream?.on("data", (chunk: Buffer) => {
         lines.push(chunk.toString());
+        printed("auth", chunk.toString());
         if (lines.length > 5000) lines.shift();
       });
     }
@@ -75,7 +78,11 @@ export async function startAuthService(space: TestSpace, options: AuthServiceOpt
       (done) => done,
       options.waitMs ?? 20_000,
     );
-    if (whole && child.exitCode === null) return;
+    if (whole && child.exitCode === null) {
+      // The plane writes the provisioner's rows; an edge alone leaves it waiting.
+      if (options.env?.["COTAL_AUTH_ROLES"] !== "edge") await space.provisioner.ready();
+      return;
+    }
     await end("SIGKILL");
     throw new Error(`the auth service did not come up:\n${lines.join("")}`);
   };
@@ -125,6 +132,7 @@ export async function startAuthService(space: TestSpace, options: AuthServiceOpt
     stop: async () => {
       await Promise.all(opened.map((connection) => connection.close()));
       await end("SIGTERM");
+      keepState(faces);
     },
   };
 }

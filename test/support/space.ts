@@ -13,7 +13,10 @@ import { encodeUser } from "@nats-io/jwt";
 import { type Connection, openConnection } from "../../shared/broker/connect.ts";
 import { createCaller } from "../../shared/client/caller.ts";
 import { watchDenials } from "../../shared/client/denials.ts";
-import { inboxPrefix } from "../../shared/protocol/base/broker-subjects.ts";
+import { leaderLast } from "../../shared/broker/reads.ts";
+import { inboxPrefix, kvKey } from "../../shared/protocol/base/broker-subjects.ts";
+import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
+import { SPACE_KEY } from "../../shared/protocol/chat/channel-config.ts";
 import { OPEN_OWNER, drawLifecycleUid, drawNonce, principal } from "../../shared/protocol/base/principals.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { MintAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
@@ -21,6 +24,7 @@ import { type Credential, formatCreds, parseCreds, readCredsFile } from "../../s
 import { ProvisionerFile, keptKey, trustPaths } from "../../shared/trust/folder.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { type TestBroker, startBroker } from "./nats-server.ts";
+import { keepState, printed } from "./printed.ts";
 
 const ROOT = join(import.meta.dirname, "..", "..");
 const run = promisify(execFile);
@@ -77,6 +81,8 @@ export type TestSpace = {
   /** Runs the trust program; its answer as an object. */
   readonly trust: (command: string, ...args: readonly string[]) => Promise<Record<string, unknown>>;
   readonly provisioner: {
+    /** Resolves once it serves. */
+    readonly ready: () => Promise<void>;
     readonly kill: (signal?: NodeJS.Signals) => Promise<void>;
     readonly restart: () => Promise<void>;
     readonly pid: () => number;
@@ -121,9 +127,23 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
   };
 
   let child: { process: ChildProcess; log: () => string };
+  let becoming = Promise.resolve();
   const startProvisioner = async (): Promise<void> => {
     child = startDaemon(state, broker.url, auth, spaces);
-    await ready(child.process, child.log);
+    becoming = ready(child.process, child.log);
+    becoming.catch(() => undefined);
+    // Where people sign in it serves once the auth service does, which needs the stores and the settings.
+    if (auth !== "user") return becoming;
+    for (const space of spaces) await settled(space);
+  };
+  const settled = async (space: string): Promise<void> => {
+    const { channels } = spaceNames(space).bucket;
+    const { nc, close } = await openStore(space);
+    await served(async () => {
+      const row = await leaderLast(nc, bucketStream(channels), kvKey(channels, SPACE_KEY)).catch(() => undefined);
+      if (row === undefined) throw new Error("not yet");
+    });
+    await close();
   };
   const end = async (signal: NodeJS.Signals): Promise<void> => {
     const { process: running } = child;
@@ -132,8 +152,6 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
     running.kill(signal);
     await ended;
   };
-  await startProvisioner();
-
   const paths = trustPaths(state);
   const operator = (space = spaces[0] ?? "main"): Credential => readCredsFile(paths.operatorCreds(space));
   const callers = new Map<string, Promise<Connection>>();
@@ -180,6 +198,7 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
     return connection;
   };
 
+  await startProvisioner();
   return {
     state,
     url: broker.url,
@@ -217,6 +236,7 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
     },
     trust,
     provisioner: {
+      ready: () => becoming,
       kill: (signal = "SIGKILL") => end(signal),
       restart: startProvisioner,
       pid: () => child.process.pid ?? 0,
@@ -226,6 +246,7 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
       await Promise.all(opened.map((connection) => connection.close()));
       await end("SIGTERM");
       await broker.stop();
+      keepState(state);
       rmSync(state, { recursive: true, force: true, maxRetries: 3 });
     },
   };
@@ -258,6 +279,7 @@ function startDaemon(state: string, url: string, auth: SpaceOptions["auth"], spa
   for (const stream of [daemon.stdout, daemon.stderr]) {
     stream?.on("data", (chunk: Buffer) => {
       lines.push(chunk.toString());
+      printed("provisioner", chunk.toString());
       if (lines.length > 2000) lines.shift();
     });
   }

@@ -50,11 +50,11 @@ describe("the operator's credential", () => {
   test("is kept in the first half of its life, and renewed under the same lifecycle in the second", async () => {
     const state = folder();
     const trust = ensureSpaceTrust(state, "main");
-    await ensureOperatorCredential(state, trust, NOW);
+    await ensureOperatorCredential(state, trust, "static", NOW);
     const first = read(state);
-    await ensureOperatorCredential(state, trust, NOW + Life.Static * 0.4);
+    await ensureOperatorCredential(state, trust, "static", NOW + Life.Static * 0.4);
     expect(read(state)).toEqual(first);
-    await ensureOperatorCredential(state, trust, NOW + Life.Static * 0.6);
+    await ensureOperatorCredential(state, trust, "static", NOW + Life.Static * 0.6);
     expect([read(state).uid, read(state).userKey === first.userKey]).toEqual([first.uid, false]);
     expect(listed(state).map(({ credentialId }) => credentialId)).toEqual([first.userKey, read(state).userKey]);
   });
@@ -62,10 +62,10 @@ describe("the operator's credential", () => {
   test("that was revoked is replaced under a lifecycle of its own, and listed no more", async () => {
     const state = folder();
     const trust = ensureSpaceTrust(state, "main");
-    await ensureOperatorCredential(state, trust, NOW);
+    await ensureOperatorCredential(state, trust, "static", NOW);
     const first = read(state);
     addRevoked(state, "main", [first.userKey], NOW);
-    await ensureOperatorCredential(state, trust, NOW);
+    await ensureOperatorCredential(state, trust, "static", NOW);
     expect(read(state).uid).not.toBe(first.uid);
     expect(listed(state)).toEqual([
       expect.objectContaining({ uid: read(state).uid, credentialId: read(state).userKey }),

@@ -17,6 +17,7 @@ import { ActorRow, actorKey } from "../../../shared/protocol/ledger/actor-rows.t
 import { AclRow, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
 import { outOfBounds, readActor } from "./actor-reads.ts";
 import type { ActorAdministration, ActorLists, Grant, ListedActors } from "./authority-type.ts";
+import { enterDaemon } from "./daemons.ts";
 import { beyond, both, normalised } from "./envelope.ts";
 import { type PlaneParts, demandPlane, refusal, settled } from "./parts.ts";
 import { beginEnd, finishEnd } from "./retire.ts";
@@ -31,6 +32,7 @@ export function createAdministration(parts: PlaneParts): ActorAdministration {
     narrow: async (p, lists) => changing(() => narrowOnce(parts, p, lists)),
     revoke: async (p) => changing(() => revokeOnce(parts, p)),
     list: (page) => list(parts, page),
+    enterDaemon: (caller, args) => enterDaemon(parts, caller, args),
   };
 }
 

@@ -10,6 +10,8 @@
  */
 import type { ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import type { Principal } from "../../../shared/protocol/base/principals.ts";
+import type { DaemonEnterArgs } from "../../../shared/protocol/endpoint/auth-shapes.ts";
+import type { Caller } from "../../../shared/protocol/endpoint/grammar.ts";
 import type { PLAIN_VIEWS, View, ViewClaim } from "../../../shared/protocol/endpoint/views.ts";
 import type { PresentedGrant } from "../../../shared/protocol/ledger/session-rows.ts";
 import type { BearerAct as Bearer } from "../../../shared/trust/bearer.ts";
@@ -132,5 +134,7 @@ export type ActorAdministration = {
   readonly grant: (grant: Grant) => Promise<ActorRow>;
   readonly narrow: (p: Principal, lists: Partial<ActorLists>) => Promise<ActorRow>;
   readonly revoke: (p: Principal) => Promise<{ readonly uid: string; readonly opId: string | undefined }>;
+  /** Rows for another daemon's own credentials; the caller is the holder. */
+  readonly enterDaemon: (caller: Caller, args: DaemonEnterArgs) => Promise<{ readonly epoch?: number }>;
   readonly list: (page: { owner?: string | undefined; cursor?: number | undefined }) => Promise<ListedActors>;
 };

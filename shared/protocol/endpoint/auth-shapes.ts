@@ -1,6 +1,6 @@
 /** Shapes of what the endpoint `auth` serves to the operator: the actor ledger (§9, §10). */
 import { z } from "zod";
-import { LIFECYCLE_UID, PRINCIPAL_TOKEN, ROLE_TOKEN } from "../base/grammar.ts";
+import { LIFECYCLE_UID, PRINCIPAL_TOKEN, ROLE_TOKEN, USER_NKEY } from "../base/grammar.ts";
 import { ActorRow, actorLists } from "../ledger/actor-rows.ts";
 
 const token = z.string().regex(PRINCIPAL_TOKEN);
@@ -60,3 +60,16 @@ export const ActorListAnswer = z.looseObject({
   /** Absent on the last page. */
   cursor: z.number().optional(),
 });
+
+/** A daemon of the space asks for rows of credentials that it has minted itself (decision H14). */
+export const DaemonEnterArgs = z.strictObject({
+  /** It starts: its lifecycle is activated if it is not, and takes the next process epoch. */
+  begin: z.boolean(),
+  credentials: z
+    .array(z.strictObject({ credentialId: z.string().regex(USER_NKEY), expires: z.int().positive() }))
+    .min(1)
+    .max(8),
+});
+export type DaemonEnterArgs = z.infer<typeof DaemonEnterArgs>;
+/** `epoch` where it has begun. */
+export const DaemonEnterAnswer = z.looseObject({ epoch: z.int().positive().optional() });

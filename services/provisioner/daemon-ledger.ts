@@ -1,0 +1,142 @@
+/**
+ * Who writes the ledger rows of this daemon's own credentials (§13.1, decision H14): itself where nobody
+ * signs in, the auth service where somebody does.
+ *
+ * Invariants
+ * 1. A credential has its row before this daemon works with it. Where it asks the auth service it comes with
+ *    a credential that can ask for rows and do nothing else, and that is entered by the first thing it asks.
+ * 2. In a space that people sign in to, this daemon holds no connection that could write the ledger.
+ */
+import { randomBytes } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { type ConnectOptions, type Connection, openConnection } from "../../shared/broker/connect.ts";
+import { type OwnCredential, ownCredential } from "../../shared/broker/own-credential.ts";
+import { createCaller } from "../../shared/client/caller.ts";
+import { watchDenials } from "../../shared/client/denials.ts";
+import { AuthCommand } from "../../shared/grants/commands.ts";
+import { Life } from "../../shared/grants/matrix.ts";
+import { Account } from "../../shared/grants/row.ts";
+import { enterCredential } from "../../shared/ledger/activation.ts";
+import { takeEpoch } from "../../shared/ledger/epoch.ts";
+import { type Holder, activateSelf } from "../../shared/ledger/self.ts";
+import type { LedgerStore } from "../../shared/ledger/store.ts";
+import { CotalError, ErrorCode, toCotalError } from "../../shared/protocol/base/errors.ts";
+import { drawNonce } from "../../shared/protocol/base/principals.ts";
+import { DaemonEnterAnswer } from "../../shared/protocol/endpoint/auth-shapes.ts";
+import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
+import type { SigningKey } from "../../shared/trust/keys.ts";
+import type { ProvisionerKeys } from "./keys.ts";
+
+/** A credential and its end in Unix seconds. */
+export type Entry = { readonly own: Pick<OwnCredential, "holder" | "userKey">; readonly expires: number };
+
+export type DaemonLedger = {
+  /** Activates this daemon if it is not, and takes its next epoch; enters these. */
+  readonly begin: (entries: readonly Entry[]) => Promise<number>;
+  readonly enter: (entries: readonly Entry[]) => Promise<void>;
+};
+
+/** In a space with static credentials. */
+export function ownLedger(ledger: LedgerStore, me: Holder, ledgerHolder: Holder): DaemonLedger {
+  const enter: DaemonLedger["enter"] = async (entries) => {
+    for (const { own, expires } of entries) {
+      await enterCredential(ledger, { ...own.holder, credentialId: own.userKey, expires });
+    }
+  };
+  return {
+    enter,
+    begin: async (entries) => {
+      await activateSelf(ledger, me);
+      await activateSelf(ledger, ledgerHolder);
+      const epoch = await takeEpoch(ledger, me.principal, me.uid);
+      await enter(entries);
+      return epoch;
+    },
+  };
+}
+
+export type AskedLedgerOptions = {
+  readonly space: string;
+  readonly keys: Pick<ProvisionerKeys, "file" | "frontSigner">;
+  readonly me: Holder;
+  /** Key of this daemon's front connection: what asks is the same user, with less to say. */
+  readonly user: SigningKey;
+  readonly dial: Omit<ConnectOptions, "authenticator" | "inboxPrefix">;
+  readonly signal: AbortSignal;
+  readonly nowSeconds: () => number;
+};
+
+const DEADLINE_MS = 5_000;
+/** How long a start waits for an auth service that starts beside it. */
+const WAIT_MS = 60_000;
+const LOOK_MS = 100;
+
+/** In a space that people sign in to. */
+export function askedLedger(options: AskedLedgerOptions): DaemonLedger {
+  return {
+    begin: async (entries) => {
+      const { epoch } = await withPatience(options, () => ask(options, true, entries));
+      if (epoch !== undefined) return epoch;
+      throw new CotalError(ErrorCode.Internal, "the auth service gave no epoch", { next: "look at its version" });
+    },
+    enter: async (entries) => {
+      await ask(options, false, entries);
+    },
+  };
+}
+
+/** Both start at once: the auth service waits for the stores that were just made, and comes a moment later. */
+async function withPatience<T>({ signal }: AskedLedgerOptions, run: () => Promise<T>): Promise<T> {
+  const deadline = Date.now() + WAIT_MS;
+  for (;;) {
+    try {
+      return await run();
+    } catch (thrown) {
+      const error = toCotalError(thrown);
+      const absent = error.code === ErrorCode.Unavailable || error.code === ErrorCode.DeadlineExceeded;
+      if (!absent || signal.aborted || Date.now() > deadline) throw told(error, absent);
+      await sleep(LOOK_MS, undefined, { signal }).catch(() => undefined);
+    }
+  }
+}
+
+function told(error: CotalError, absent: boolean): CotalError {
+  if (!absent) return error;
+  return new CotalError(error.code, "the auth service of this space does not answer", {
+    next: "start it: in a space that people sign in to, it alone writes the ledger; this is tried again by itself",
+    cause: error,
+  });
+}
+
+async function ask(options: AskedLedgerOptions, begin: boolean, entries: readonly Entry[]) {
+  const { space, keys, me, user, nowSeconds, dial } = options;
+  const own = await ownCredential({
+    profile: "registrar",
+    scope: { space, holder: me, inboxNonce: drawNonce(randomBytes) },
+    account: Account.Front,
+    accountKey: keys.file.front,
+    signer: keys.frontSigner,
+    user,
+    lifeSeconds: Life.OneShot,
+    nowSeconds,
+  });
+  const { authenticator, inboxPrefix } = own;
+  const connection: Connection = await openConnection({ ...dial, authenticator, inboxPrefix });
+  try {
+    const call = createCaller({
+      nc: connection.nc,
+      space,
+      caller: me,
+      name: me.principal.actor,
+      inboxPrefix,
+      denials: watchDenials(connection.nc),
+      random: randomBytes,
+    });
+    const credentials = entries.map(({ own: { userKey }, expires }) => ({ credentialId: userKey, expires }));
+    const args = { begin, credentials };
+    const { data } = await call(EndpointName.Auth, AuthCommand.DaemonEnter, args, { deadlineMs: DEADLINE_MS });
+    return DaemonEnterAnswer.parse(data);
+  } finally {
+    await connection.close();
+  }
+}
