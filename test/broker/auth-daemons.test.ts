@@ -190,3 +190,22 @@ describe("who may ask", () => {
     expect((await failure(asked)).code).toBe("permission-denied");
   });
 });
+
+describe("PF.03 static credentials", () => {
+  test.each(["agent", "observer", "admin", "channel-writer", "probe"])(
+    "PF.03 none is minted as %s",
+    async (profile) => {
+      const before = await keysOf("cred.>");
+      const userKey = newKey("user").publicKey;
+      const asked = space.call("mint", { profile, owner: "acme", actor: "x", name: "x", userKey });
+      expect((await failure(asked)).code).toBe("failed-precondition");
+      expect(await keysOf("cred.>")).toEqual(before);
+    },
+  );
+});
+
+async function keysOf(filter: string): Promise<string[]> {
+  const keys: string[] = [];
+  for await (const row of allRows(store, bucket.auth, { filter, limit: 100, via: "leader" })) keys.push(row.key);
+  return keys.toSorted();
+}

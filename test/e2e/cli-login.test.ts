@@ -1,4 +1,4 @@
-/** A space that people sign in to, with real processes: `cotal up --auth user` and what follows. */
+/** A space that people sign in to, with real processes: `cotal up`, which makes one, and what follows. */
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
@@ -20,7 +20,7 @@ vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 
 let plane: TestPlane;
 beforeAll(async () => {
-  plane = await startPlane("--auth", "user");
+  plane = await startPlane();
 });
 afterAll(() => plane.stop());
 
@@ -97,7 +97,7 @@ describe("signing in", () => {
     expect((await run("login", "--token-file", file)).code).toBe(2);
   });
 
-  test("nothing is minted where people sign in, and it is said what to do instead", async () => {
+  test("PF.03: nothing is minted where people sign in, and it is said what to do instead", async () => {
     expect(await refused("mint", "--owner", "acme", "--actor", "x")).toMatchObject({
       code: "failed-precondition",
       next: matching(/--as NAME/),
@@ -206,7 +206,7 @@ describe("an auth service that is killed", () => {
 
 describe("more spaces, and later", () => {
   test("W10.04: another space has an exchange and owners of its own", async () => {
-    const [added] = await done("space", "add", "lab", "--auth", "user");
+    const [added] = await done("space", "add", "lab");
     expect(added).toMatchObject({ space: "lab", auth: "user" });
     await done("send", "general", "in the lab", "--as", "ann", "--space", "lab");
     const [here, there] = [await done("whoami", "--as", "ann"), await done("whoami", "--as", "ann", "--space", "lab")];

@@ -14,7 +14,8 @@ import { DEFAULT_PROBES, createProbingBudget } from "../../services/auth/edge/pr
 import { DEFAULT_WINDOW, createSelectionWindows } from "../../services/auth/edge/selection-windows.ts";
 import type { ActorAdministration, ActorLists, Authority } from "../../services/auth/plane/authority-type.ts";
 import { createAuthority } from "../../services/auth/plane/authority.ts";
-import type { EnrolPolicy } from "../../services/auth/plane/parts.ts";
+import { type Chat, createChat } from "../../services/auth/plane/chat/chat.ts";
+import type { EnrolPolicy, PlaneParts } from "../../services/auth/plane/parts.ts";
 import { Account } from "../../shared/grants/row.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { type Principal, drawNonce } from "../../shared/protocol/base/principals.ts";
@@ -24,12 +25,16 @@ import { type BearerSigner, bearerSigner, newBearerJwk } from "../../shared/trus
 import { mintUser } from "../../shared/trust/jwt.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { ownerToken } from "../../shared/trust/owner.ts";
+import { memoryHolderPage } from "./chat-parts.ts";
 import { type MemoryLedger, memoryLedger } from "./memory-ledger.ts";
 
 export type EdgeRig = {
   readonly space: string;
   readonly ledger: MemoryLedger;
   readonly authority: Authority & ActorAdministration;
+  readonly chat: Chat;
+  readonly ownerSecret: Uint8Array;
+  readonly idp: IdentityProvider;
   readonly limits: ConnectLimits;
   readonly signer: BearerSigner;
   readonly issuer: string;
@@ -50,6 +55,8 @@ export type EdgeRigOptions = {
   readonly limits?: ConnectLimits;
   /** What an actor gets that signs in for the first time. */
   readonly defaults?: Partial<ActorLists>;
+  /** Rules of the space in place of the rig's own. */
+  readonly plane?: Partial<PlaneParts>;
   /** Wraps the ledger: breaks it, slows it, watches it. */
   readonly around?: (store: LedgerStore) => LedgerStore;
 };
@@ -84,11 +91,13 @@ export function edgeRig(options: EdgeRigOptions = {}): EdgeRig {
   const issuer = bearerIssuer(space, options.authAccount ?? account.publicKey);
   const audience = bearerAudience(space);
   const events: ExchangeEvent[] = [];
-  const authority = createAuthority({
+  const store = around(ledger.store());
+  const parts: PlaneParts = {
     space,
-    ledger: around(ledger.store()),
+    ledger: store,
     holdsPlane: () => true,
     makeDurables: () => Promise.resolve(),
+    connectionsOf: () => Promise.resolve({ kind: "none" }),
     removeRemains: () => Promise.resolve(),
     frontiers: () => Promise.resolve({}),
     answerBytes: () => 100_000,
@@ -120,7 +129,13 @@ export function edgeRig(options: EdgeRigOptions = {}): EdgeRig {
     managerInstance: "i".repeat(26),
     now: () => clock.now,
     random: randomBytes,
-  });
+    ...options.plane,
+  };
+  const authority = createAuthority(parts);
+  const chat = createChat(
+    { ...parts, slotsPerOwner: 8, holderPage: memoryHolderPage(store) },
+    { authority, bearer: { issuer, audience, signer } },
+  );
   const exchangeWith = (over: Partial<ExchangeOptions>) =>
     createExchange({
       space,
@@ -142,6 +157,9 @@ export function edgeRig(options: EdgeRigOptions = {}): EdgeRig {
     space,
     ledger,
     authority,
+    chat,
+    ownerSecret,
+    idp,
     limits,
     signer,
     issuer,

@@ -136,7 +136,7 @@ describe("the issuance gate", () => {
   const targets = ["open", "frozen", "retired"] as const;
   const kinds = ["activation", "takeover", "registration", "retirement"] as const;
 
-  test("every edge, written out", () => {
+  test("W131L.04 every edge, written out", () => {
     const allowed = states.flatMap((from) =>
       targets.flatMap((to) =>
         kinds.flatMap((kind) => (gateMayMove(from, to, kind) ? [`${from} -> ${to} by ${kind}`] : [])),
@@ -158,7 +158,7 @@ describe("the issuance gate", () => {
     );
   });
 
-  test("on every walk: born frozen, retired for ever, and a retirement freeze never opens", () => {
+  test("W131L.04 on every walk: born frozen, retired for ever, and a retirement freeze never opens", () => {
     const step = fc.record({ to: fc.constantFrom(...targets), kind: fc.constantFrom(...kinds) });
     fc.assert(
       fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
@@ -185,7 +185,7 @@ describe("the issuance gate", () => {
 describe("the lifecycle head", () => {
   const states = ["absent", "active", "retiring", "retired"] as const;
 
-  test("every edge, written out", () => {
+  test("W131L.04 every edge, written out", () => {
     const allowed = states.flatMap((from) =>
       (["active", "retiring", "retired"] as const).flatMap((to) =>
         [true, false].flatMap((same) =>
