@@ -1,39 +1,55 @@
 /**
  * Who has signed in to a space from this state folder: `<state>/spaces/<s>/login.json`.
  *
- * Invariants: the file is a secret (0600) when it holds a token; it is read again at each use, so that a
- * new sign-in reaches a command that runs.
+ * Invariants: the file is a secret (0600) when it holds a token; it is replaced whole or not at all; it
+ * is read again at each use, so that a new sign-in reaches a command that runs. Whoever replaces it holds
+ * `login-lock.ts`.
  */
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
 import { trustPaths, writePrivate } from "../shared/trust/folder.ts";
 
+/** Where the exchange is; this machine's, if left out. */
+const exchange = z.string().optional();
+
 export const Login = z.discriminatedUnion("kind", [
   /** The one person of this machine, by the development issuer. */
   z.strictObject({ v: z.literal(1), kind: z.literal("dev") }),
   /** Somebody with a token of the space's identity provider. */
+  z.strictObject({ v: z.literal(1), kind: z.literal("token"), idToken: z.string(), exchange }),
+  /** Somebody who signed in at the space's identity provider with this CLI. */
   z.strictObject({
     v: z.literal(1),
-    kind: z.literal("token"),
+    kind: z.literal("provider"),
+    issuer: z.string(),
+    clientId: z.string(),
     idToken: z.string(),
-    /** Where the exchange is; this machine's, if left out. */
-    exchange: z.string().optional(),
+    /** Missing where the provider gave none, or takes it no more. */
+    refreshToken: z.string().optional(),
+    exchange,
   }),
   /** Signed out: nobody, until the next sign-in. */
-  z.strictObject({ v: z.literal(1), kind: z.literal("out") }),
+  z.strictObject({ v: z.literal(1), kind: z.literal("out"), exchange }),
 ]);
 export type Login = z.infer<typeof Login>;
+export type SignedIn = Exclude<Login, { kind: "out" }>;
+export type ProviderLogin = Extract<Login, { kind: "provider" }>;
 
-type Place = { readonly state: string; readonly space: string };
+/** A space of a state folder: what a sign-in is for. */
+export type LoginPlace = { readonly state: string; readonly space: string };
 
-export function loginPath({ state, space }: Place): string {
+export function loginPath({ state, space }: LoginPlace): string {
   return join(trustPaths(state).space(space), "login.json");
 }
 
+export function hasLogin(place: LoginPlace): boolean {
+  return existsSync(loginPath(place));
+}
+
 /** The sign-in that is kept; `undefined` if there never was one. */
-export function readLogin(place: Place): Login | undefined {
+export function readLogin(place: LoginPlace): Login | undefined {
   const path = loginPath(place);
   let text: string;
   try {
@@ -53,6 +69,35 @@ export function readLogin(place: Place): Login | undefined {
   }
 }
 
-export function writeLogin(place: Place, login: Login): void {
+export function writeLogin(place: LoginPlace, login: Login): void {
   writePrivate(loginPath(place), JSON.stringify(login));
+}
+
+/** Where the exchange of this sign-in is; `undefined`: on this machine. */
+export function exchangeUrl(login: Login | undefined): string | undefined {
+  return login === undefined || login.kind === "dev" ? undefined : login.exchange;
+}
+
+type Times = { readonly issued: number | undefined; readonly expires: number | undefined };
+
+/** Unix seconds that a token says of itself; it was checked when it was stored. */
+export function timesOf(idToken: string): Times {
+  const { iat, exp } = claimsOf(idToken);
+  const seconds = (value: unknown): number | undefined =>
+    typeof value === "number" && Number.isFinite(value) ? value : undefined;
+  return { issued: seconds(iat), expires: seconds(exp) };
+}
+
+export function subjectOf(idToken: string): string | undefined {
+  const { sub } = claimsOf(idToken);
+  return typeof sub === "string" ? sub : undefined;
+}
+
+function claimsOf(idToken: string): { readonly iat?: unknown; readonly exp?: unknown; readonly sub?: unknown } {
+  try {
+    const claims: unknown = JSON.parse(Buffer.from(idToken.split(".")[1] ?? "", "base64url").toString("utf8"));
+    return typeof claims === "object" && claims !== null ? claims : {};
+  } catch {
+    return {};
+  }
 }

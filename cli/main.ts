@@ -18,6 +18,7 @@ import { registerHistory } from "./commands/history.ts";
 import { registerJoin } from "./commands/join.ts";
 import { registerLimits } from "./commands/limits.ts";
 import { registerLogin } from "./commands/login.ts";
+import { registerLogout } from "./commands/logout.ts";
 import { registerMint } from "./commands/mint.ts";
 import { registerSend } from "./commands/send.ts";
 import { registerSpace } from "./commands/space.ts";
@@ -37,6 +38,7 @@ const COMMANDS: readonly ((program: Command) => void)[] = [
   registerStatus,
   registerDoctor,
   registerLogin,
+  registerLogout,
   registerWhoami,
   registerActor,
   registerMint,

@@ -19,23 +19,25 @@ import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.t
 import { DevToken, ExchangePath, FaceFile } from "../shared/protocol/endpoint/exchange-shapes.ts";
 import { trustPaths } from "../shared/trust/folder.ts";
 import { planePaths } from "../launcher/state-folder.ts";
-import { type Login, readLogin } from "./login-file.ts";
-import type { Target } from "./target.ts";
+import { type Login, type LoginPlace, type SignedIn, exchangeUrl, hasLogin, readLogin, timesOf } from "./login-file.ts";
 
 /** The actor of a person who names none (§10, "the human's own `cli` grant"). */
 export const OWN_ACTOR = "cli";
 
 const ASK_MS = 10_000;
 
-type Place = Pick<Target, "state" | "space">;
-
 /** Does one sign in to this space? */
-export function isUserSpace(at: Place): boolean {
-  return existsSync(trustPaths(at.state).sentinel(at.space)) || readLogin(at) !== undefined;
+export function isUserSpace(at: LoginPlace): boolean {
+  return isOwnSpace(at) || hasLogin(at);
+}
+
+/** Is it a space of this state's own broker? */
+export function isOwnSpace({ state, space }: LoginPlace): boolean {
+  return existsSync(trustPaths(state).sentinel(space));
 }
 
 /** Credentials of an actor of whoever has signed in. */
-export function userCredentials(at: Place, actor: string): UserCredentials {
+export function userCredentials(at: LoginPlace, actor: string): UserCredentials {
   return {
     kind: "user",
     space: at.space,
@@ -46,14 +48,14 @@ export function userCredentials(at: Place, actor: string): UserCredentials {
 }
 
 /** One exchange, without a connection: for who wants to know who they are. */
-export async function exchangeOnce(at: Place, actor: string, login = loginOf(at)): Promise<Exchanged> {
+export async function exchangeOnce(at: LoginPlace, actor: string, login = loginOf(at)): Promise<Exchanged> {
   const idToken = await idTokenOf(at, login);
   const { space } = at;
   return askExchange(exchangeOf(at, login), { space, idToken, actor }, AbortSignal.timeout(ASK_MS));
 }
 
 /** The sign-in that counts; on the machine of a space its one person need not sign in first. */
-export function loginOf(at: Place): Exclude<Login, { kind: "out" }> {
+export function loginOf(at: LoginPlace): SignedIn {
   const login = readLogin(at) ?? { v: 1, kind: "dev" };
   if (login.kind !== "out") return login;
   throw new CotalError(ErrorCode.Unauthenticated, `nobody is signed in to ${at.space}`, {
@@ -62,13 +64,17 @@ export function loginOf(at: Place): Exclude<Login, { kind: "out" }> {
   });
 }
 
-function exchangeOf(at: Place, login: Login): ExchangeAt {
-  if (login.kind === "token" && login.exchange !== undefined) return { url: login.exchange };
-  return localFace(at);
+function exchangeOf(at: LoginPlace, login: Login): ExchangeAt {
+  return exchangeAt(at, exchangeUrl(login));
+}
+
+/** The exchange at that address, or this machine's. */
+export function exchangeAt(at: LoginPlace, url: string | undefined): ExchangeAt {
+  return url === undefined ? localFace(at) : { url };
 }
 
 /** This machine's exchange of the space. */
-function localFace({ state, space }: Place): ExchangeAt {
+function localFace({ state, space }: LoginPlace): ExchangeAt {
   const path = planePaths(state).face(space);
   let text: string;
   try {
@@ -94,9 +100,8 @@ function localFace({ state, space }: Place): ExchangeAt {
 }
 
 /** Proves that this machine's exchange answers; a space of somebody else's exchange is not asked. */
-export async function reachExchange(at: Place): Promise<void> {
-  const login = readLogin(at);
-  if (login?.kind === "token" && login.exchange !== undefined) return;
+export async function reachExchange(at: LoginPlace): Promise<void> {
+  if (exchangeUrl(readLogin(at)) !== undefined) return;
   const face = localFace(at);
   const { status, retryAfter, body } = await askDevToken(face);
   if (status !== 200 && status !== 404) throw refusalOf(status, retryAfter, body, [face.capability]);
@@ -106,14 +111,19 @@ function askDevToken(face: ExchangeAt) {
   return post(face, ExchangePath.DevToken, {}, [face.capability], AbortSignal.timeout(ASK_MS));
 }
 
-async function idTokenOf(at: Place, login: Exclude<Login, { kind: "out" }>): Promise<string> {
+async function idTokenOf(at: LoginPlace, login: SignedIn): Promise<string> {
   if (login.kind === "token") return liveToken(login.idToken);
+  if (login.kind === "provider") {
+    // Few commands need to renew, and none should load what it takes before it does.
+    const { freshIdToken } = await import("./oidc/renew.ts");
+    return freshIdToken(at, login);
+  }
   const face = localFace(at);
   const { status, retryAfter, body } = await askDevToken(face);
   if (status === 404) {
     throw new CotalError(ErrorCode.Unauthenticated, `space ${at.space} has no development issuer`, {
       outcome: Outcome.NotExecuted,
-      next: "sign in with a token of its identity provider: cotal login --token-file FILE",
+      next: "sign in at its identity provider: cotal login",
     });
   }
   const parsed = DevToken.safeParse(body);
@@ -123,7 +133,7 @@ async function idTokenOf(at: Place, login: Exclude<Login, { kind: "out" }>): Pro
 
 /** A token whose end is known is not presented after it. */
 function liveToken(idToken: string): string {
-  const expires = expiryOf(idToken);
+  const { expires } = timesOf(idToken);
   if (expires === undefined || expires * 1000 > Date.now()) return idToken;
   throw new CotalError(ErrorCode.Unauthenticated, `the sign-in ended at ${new Date(expires * 1000).toISOString()}`, {
     outcome: Outcome.NotExecuted,
@@ -131,13 +141,9 @@ function liveToken(idToken: string): string {
   });
 }
 
-/** Unix seconds at which a token says it ends. */
-export function expiryOf(idToken: string): number | undefined {
-  try {
-    const claims: unknown = JSON.parse(Buffer.from(idToken.split(".")[1] ?? "", "base64url").toString("utf8"));
-    const exp: unknown = typeof claims === "object" && claims !== null ? Reflect.get(claims, "exp") : undefined;
-    return typeof exp === "number" && Number.isFinite(exp) ? exp : undefined;
-  } catch {
-    return undefined;
-  }
+export function noSignIn({ space }: LoginPlace): CotalError {
+  return new CotalError(ErrorCode.FailedPrecondition, `nobody signs in to space ${space} from this state folder`, {
+    outcome: Outcome.NotExecuted,
+    next: "name the exchange of somebody else's space with --exchange URL, or make one of your own: cotal up --auth user",
+  });
 }

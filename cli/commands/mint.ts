@@ -43,7 +43,7 @@ export function registerMint(program: Command): void {
 function signedInto(space: string): CotalError {
   return new CotalError(ErrorCode.FailedPrecondition, `people sign in to space ${space}, and nothing is minted there`, {
     outcome: Outcome.NotExecuted,
-    next: "act as any name with --as NAME; narrow what it may with cotal actor narrow NAME",
+    next: "act as any name with --as NAME; cotal actor grant NAME makes one with lists of its own",
   });
 }
 

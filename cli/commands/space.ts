@@ -6,6 +6,7 @@ import { livePlane } from "../../launcher/plane-record.ts";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import { spaceToken } from "../../shared/protocol/base/subjects.ts";
 import { AuthMode } from "../../shared/protocol/chat/space-settings.ts";
+import { keptAuthMode } from "../../shared/trust/space-file.ts";
 import { argument } from "../exit.ts";
 import { askingCredentials } from "../identity.ts";
 import { type Rail, operatorCredentials, withRail } from "../operator.ts";
@@ -25,7 +26,9 @@ export function registerSpace(program: Command): void {
   const add = space
     .command("add <name>")
     .description("add a space to the running broker")
-    .addOption(new Option("--auth <mode>", "how people get in (default static)").choices(AuthMode.options))
+    .addOption(
+      new Option("--auth <mode>", "how people get in (default: as the broker's first space)").choices(AuthMode.options),
+    )
     .option("--open", "short for --auth open");
   handle<AddOptions>(add, addSpace);
   handle(space.command("show").description("show the settings of the space"), showSpace);
@@ -34,9 +37,10 @@ export function registerSpace(program: Command): void {
 async function addSpace({ options, out, target }: Invocation<AddOptions>, name = ""): Promise<void> {
   const space = argument(() => spaceToken(name));
   const at = { ...target(), space };
-  const auth = options.open === true ? "open" : (options.auth ?? "static");
+  const auth = options.open === true ? "open" : (options.auth ?? at.auth ?? "user");
   // Without a word a space keeps the mode it was made with.
-  const asked = options.auth === undefined ? {} : { auth };
+  const isNew = keptAuthMode(at.state, space) === undefined;
+  const asked = options.auth === undefined && !isNew ? {} : { auth };
   refuseMode(at, auth);
   if (livePlane(at.state) === undefined && options.server === undefined) {
     throw new CotalError(ErrorCode.Unavailable, `nothing runs on ${at.state}`, {

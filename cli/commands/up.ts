@@ -25,7 +25,7 @@ export function registerUp(program: Command): void {
     .command("up")
     .description("start a space on this machine and keep it running")
     .option("--port <n>", "port of the broker (default 4222; remembered)", wholeNumber("--port", 1, 65_535))
-    .addOption(new Option("--auth <mode>", "how people get in (default static)").choices(AuthMode.options))
+    .addOption(new Option("--auth <mode>", "how people get in (default user; remembered)").choices(AuthMode.options))
     .option("--open", "short for --auth open: no authentication, for trying things only")
     .option("--detach", "return once it is ready; cotal down stops it");
   handle<UpOptions>(command, up);

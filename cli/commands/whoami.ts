@@ -39,11 +39,14 @@ async function whoami({ options, out, target }: Invocation<object>): Promise<voi
   );
 }
 
+const BY = { dev: "development issuer", token: "identity token" } as const;
+
 async function identityOf(at: Target, credentials: Credentials): Promise<Shown> {
   switch (credentials.kind) {
     case "user": {
       const { owner, actor, lifecycleUid, expiresAt } = await exchangeOnce(at, credentials.actor);
-      const by = loginOf(at).kind === "dev" ? "development issuer" : "identity token";
+      const login = loginOf(at);
+      const by = login.kind === "provider" ? login.issuer : BY[login.kind];
       return { principal: dotForm({ owner, actor }), uid: lifecycleUid, by, expires: expiresAt };
     }
     case "static": {

@@ -1,9 +1,9 @@
 /**
- * One request to the token exchange (§10): an identity token in, a bearer out.
+ * One request to the token exchange (§10): an identity token or an agent's secret in, a bearer out.
  *
  * Invariants
  * 1. Every end is a `CotalError` or an `Exchanged`; whatever the other side sends is bounded and checked.
- * 2. No token, bearer or capability is part of an error, also not where the service would repeat it.
+ * 2. No token, secret, bearer or capability is part of an error, also not where the service would repeat it.
  * 3. A bearer's life is counted from what is left of it by the service's own clock: two clocks that
  *    differ never make a dead bearer look alive.
  * 4. Nothing secret goes over a plain connection, unless to this machine or on demand.
@@ -44,12 +44,13 @@ const MAX_TEXT = 500;
 
 /** Asks for a bearer once. */
 export async function askExchange(at: ExchangeAt, request: ExchangeRequest, signal?: AbortSignal): Promise<Exchanged> {
-  const secrets = [request.idToken, at.capability];
+  const secrets = [request.idToken, request.secret, at.capability];
   const { status, date, retryAfter, body } = await post(at, ExchangePath.Exchange, request, secrets, signal);
   if (status !== 200) throw refusalOf(status, retryAfter, body, secrets);
   const parsed = ExchangeAnswer.safeParse(body);
   if (!parsed.success) throw misshapen("its answer does not have its shape");
   if (parsed.data.actor !== request.actor) throw misshapen("it answers for another actor");
+  if ("owner" in request && parsed.data.owner !== request.owner) throw misshapen("it answers for another owner");
   return { ...parsed.data, lifeMs: parsed.data.expiresAt * 1000 - date };
 }
 
@@ -62,24 +63,44 @@ export type Posted = {
 };
 
 /** POSTs JSON to a face of the auth service and reads the bounded answer; throws if there is none. */
-export async function post(
+export function post(
   at: ExchangeAt,
   path: string,
   content: object,
   secrets: readonly (string | undefined)[],
   signal?: AbortSignal,
 ): Promise<Posted> {
+  const headers = {
+    "content-type": "application/json",
+    ...(at.capability === undefined ? {} : { [ExchangeHeader.Capability]: at.capability }),
+  };
+  return answerOf(at, path, { method: "POST", headers, body: JSON.stringify(content) }, secrets, signal);
+}
+
+/** GETs what a face says to anybody: nothing secret is sent. */
+export function getOpen(at: ExchangeAt, path: string, signal?: AbortSignal): Promise<Posted> {
+  return answerOf(at, path, { method: "GET", headers: {} }, [], signal);
+}
+
+type Asked = {
+  readonly method: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string;
+};
+
+async function answerOf(
+  at: ExchangeAt,
+  path: string,
+  asked: Asked,
+  secrets: readonly (string | undefined)[],
+  signal: AbortSignal | undefined,
+): Promise<Posted> {
   const url = faceUrl(at, path);
   try {
     const response = await fetch(url, {
-      method: "POST",
+      ...asked,
+      headers: { ...asked.headers, accept: "application/json" },
       redirect: "error",
-      headers: {
-        "content-type": "application/json",
-        accept: "application/json",
-        ...(at.capability === undefined ? {} : { [ExchangeHeader.Capability]: at.capability }),
-      },
-      body: JSON.stringify(content),
       ...(signal === undefined ? {} : { signal }),
     });
     return {
@@ -197,7 +218,7 @@ export function retryAfterMs(error: CotalError): number | undefined {
 }
 
 /** One short line of somebody else's text, without what we sent. */
-function clean(text: string, secrets: readonly (string | undefined)[]): string {
+export function clean(text: string, secrets: readonly (string | undefined)[]): string {
   const known = secrets.filter((secret): secret is string => secret !== undefined && secret !== "");
   const without = known.reduce((left, secret) => left.replaceAll(secret, "..."), text);
   return without.slice(0, MAX_TEXT).toWellFormed().replace(new RegExp(NOT_ONE_LINE, "gu"), " ").trim();
@@ -217,7 +238,9 @@ function unreachable({ host }: URL, thrown: unknown, secrets: readonly (string |
   // Without the cause: what a library throws may quote the request.
   return new CotalError(ErrorCode.Unavailable, `the exchange at ${host} can't be reached (${code})`, {
     outcome: Outcome.Unknown,
-    next: "check that the auth service runs; on this machine cotal status shows it",
+    next: /CERT|TLS|SSL|SIGNATURE/.test(code)
+      ? "check the name and dates of its certificate; NODE_EXTRA_CA_CERTS=FILE names an authority of your own"
+      : "check that the auth service runs; on this machine cotal status shows it",
     details: [{ kind: AWAY_DETAIL }],
   });
 }

@@ -18,6 +18,7 @@ export async function walk(address: string, { login, refuses = false }: Person):
   const { origin } = new URL(address);
   let at = address;
   let form: URLSearchParams | undefined;
+  let hasLeft = false;
   for (let steps = 0; steps < MAX_STEPS; steps += 1) {
     if (new URL(at).origin !== origin) return { url: at, status: 0, text: "" };
     const response = await fetch(at, {
@@ -34,9 +35,10 @@ export async function walk(address: string, { login, refuses = false }: Person):
       continue;
     }
     const action = /<form[^>]*\baction="([^"]+)"/.exec(text)?.[1];
-    if (action === undefined) return { url: at, status: response.status, text };
+    if (action === undefined || hasLeft) return { url: at, status: response.status, text };
     if (refuses && at.includes("/interaction/")) {
       at = `${at}/abort`;
+      hasLeft = true;
       continue;
     }
     form = filled(text, login);

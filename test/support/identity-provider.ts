@@ -88,8 +88,8 @@ export async function startIdentityProvider(options: ProviderOptions = {}): Prom
         findAccount: (_: unknown, id: string) => ({ accountId: id, claims: () => ({ sub: id, ...claims }) }),
         pkce: { required: (_: unknown, { clientId }: { clientId: string }) => native.includes(clientId) },
         features: {
-          deviceFlow: { enabled: native.length > 0 },
-          revocation: { enabled: native.length > 0 },
+          deviceFlow: { enabled: native.length > 0, ...DEVICE_PAGES },
+          revocation: { enabled: native.length > 0, allowedPolicy: ownOnly },
           ...features,
         },
         ttl: {
@@ -131,6 +131,18 @@ export async function startIdentityProvider(options: ProviderOptions = {}): Prom
   };
   return made;
 }
+
+type Owned = { readonly clientId: string };
+const ownOnly = (_: unknown, client: Owned, token: Owned): boolean => client.clientId === token.clientId;
+
+type PageContext = { body: string };
+
+/** Its own pages for codes: the same forms without the looks. */
+const DEVICE_PAGES = {
+  userCodeInputSource: (context: PageContext, form: string) => void (context.body = form),
+  userCodeConfirmSource: (context: PageContext, form: string) => void (context.body = form),
+  successSource: (context: PageContext) => void (context.body = "<p>signed in</p>"),
+};
 
 function nativeClient(client_id: string, algorithm: string): object {
   return {

@@ -31,6 +31,9 @@ export type SmallExchange = {
   refusal: Refusal | undefined;
   /** The callout denies with this reason. */
   denial: string | undefined;
+  /** What counts as proof; each one that was shown, and when, epoch ms. */
+  believes: (idToken: string) => boolean;
+  readonly shown: { readonly idToken: string; readonly at: number }[];
   /** Actors that neither of the two knows any more. */
   readonly revoked: Set<string>;
   /** When the exchange was asked, epoch ms. */
@@ -86,7 +89,8 @@ export async function startSmallExchange(space: CalloutSpace): Promise<SmallExch
           .headers(refusal.headers ?? {})
           .send(refusal.body);
       const { idToken, actor } = request.body as { readonly idToken: string; readonly actor: string };
-      if (idToken !== ID_TOKEN) {
+      exchange.shown.push({ idToken, at: Date.now() });
+      if (!exchange.believes(idToken)) {
         return reply.code(401).send({ code: "unauthenticated", error: `bad token ${idToken}`, next: "cotal login" });
       }
       if (exchange.revoked.has(actor)) {
@@ -107,6 +111,8 @@ export async function startSmallExchange(space: CalloutSpace): Promise<SmallExch
     life: 600,
     refusal: undefined,
     denial: undefined,
+    believes: (idToken) => idToken === ID_TOKEN,
+    shown: [],
     revoked: new Set(),
     asked: [],
     seen: [],

@@ -104,7 +104,12 @@ describe("by browser", () => {
     }
     await Promise.all([answered(one), answered(other)]);
     const tokens = await one.ended;
-    expect(claimsOf(tokens.idToken)).toMatchObject({ iss: idp.issuer, aud: CLIENT, sub: "alice", nonce: asked["nonce"] });
+    expect(claimsOf(tokens.idToken)).toMatchObject({
+      iss: idp.issuer,
+      aud: CLIENT,
+      sub: "alice",
+      nonce: asked["nonce"],
+    });
     expect(tokens.refreshToken).toMatch(/./);
     await other.ended;
   });
@@ -257,18 +262,18 @@ describe("an ID token", () => {
   });
 
   const WRONG: readonly (readonly [string, object])[] = [
-    ["another issuer", { iss: "https://elsewhere.example" }],
-    ["another client", { aud: "elsewhere" }],
-    ["several clients, and not said whose", { aud: [CLIENT, "elsewhere"] }],
-    ["several clients, and made for the other", { aud: [CLIENT, "elsewhere"], azp: "elsewhere" }],
-    ["over", { exp: now - 60 }],
-    ["not begun", { nbf: now + 60 }],
-    ["another sign-in", { nonce: "other" }],
-    ["no sign-in", { nonce: undefined }],
-    ["nobody", { sub: undefined }],
-    ["no time", { iat: undefined }],
+    ["of another issuer", { iss: "https://elsewhere.example" }],
+    ["for another client", { aud: "elsewhere" }],
+    ["for several clients, without a word whose it is,", { aud: [CLIENT, "elsewhere"] }],
+    ["for several clients, made by the other,", { aud: [CLIENT, "elsewhere"], azp: "elsewhere" }],
+    ["that is over", { exp: now - 60 }],
+    ["that does not count yet", { nbf: now + 60 }],
+    ["of another sign-in", { nonce: "other" }],
+    ["of no sign-in", { nonce: undefined }],
+    ["of nobody", { sub: undefined }],
+    ["without a time", { iat: undefined }],
   ];
-  test.each(WRONG)("of %s is refused", async (_, claims) => {
+  test.each(WRONG)("%s is refused", async (_, claims) => {
     expect(await failure(check(await signed(claims)))).toMatchObject({ code: ErrorCode.Unauthenticated });
   });
 
@@ -311,7 +316,7 @@ describe("by device", () => {
     const one = await shown();
     expect(one.page.href).toBe(`${idp.issuer}/device`);
     const { text } = await walk(typed(one), alice);
-    expect(text).toContain("Sign-in Success");
+    expect(text).toContain("signed in");
     const { idToken, refreshToken } = await one.ended;
     expect(claimsOf(idToken)).toMatchObject({ iss: idp.issuer, aud: CLIENT, sub: "alice" });
     expect(refreshToken).toMatch(/./);
