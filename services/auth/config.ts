@@ -13,9 +13,11 @@ import {
 import { LIFECYCLE_UID } from "../../shared/protocol/base/grammar.ts";
 import { DEFAULT_LIMIT_SIZES } from "./edge/connect-limits.ts";
 import { DEFAULT_MAX_EXCHANGES } from "./edge/exchange.ts";
+import { MAX_CHAT_SLOTS } from "../../shared/protocol/ledger/chat-rows.ts";
 import { DEFAULT_ALGORITHMS } from "./edge/idp.ts";
 import { TLS_SETTING } from "./edge/face-tls.ts";
 import { DEFAULT_PROBES } from "./edge/probing-budget.ts";
+import { DEFAULT_WINDOW } from "./edge/selection-windows.ts";
 import { FACE_SETTING, type PublicEntry, networks, publicEntries } from "./public-faces.ts";
 
 const perMinute = wholeNumber(1, 1_000_000);
@@ -79,6 +81,20 @@ export const authConfig = defineConfig("COTAL_AUTH_", {
     default: 200,
     doc: "How many actors one person may make by signing in.",
     example: "50",
+  }),
+  chatSlots: setting({
+    env: "COTAL_AUTH_CHAT_SLOTS",
+    schema: wholeNumber(1, MAX_CHAT_SLOTS),
+    default: 8,
+    doc: "How many chat sessions one person may have at once.",
+    example: "4",
+  }),
+  chatProofSeconds: setting({
+    env: "COTAL_AUTH_CHAT_PROOF_SECONDS",
+    schema: wholeNumber(10, 86_400),
+    default: 300,
+    doc: "How old the identity token may be that opens a chat session, in seconds since it was issued.",
+    example: "120",
   }),
   idpIssuer: setting<string | undefined>({
     env: "COTAL_IDP_ISSUER",
@@ -223,6 +239,20 @@ export const authConfig = defineConfig("COTAL_AUTH_", {
     default: DEFAULT_PROBES.perMinute,
     doc: "Requests of one address without a good proof in a minute, and as many at once, on one face; over it the answer is 429. A good proof is served all the same.",
     example: "60",
+  }),
+  selectionRefusals: setting({
+    env: "COTAL_AUTH_SELECTION_REFUSALS",
+    schema: wholeNumber(1, 10_000),
+    default: DEFAULT_WINDOW.refusals,
+    doc: "How often one person or agent may be refused a manager on the public exchange before it has to wait; requests that name one and those that don't count apart.",
+    example: "20",
+  }),
+  selectionSeconds: setting({
+    env: "COTAL_AUTH_SELECTION_SECONDS",
+    schema: wholeNumber(1, 86_400),
+    default: DEFAULT_WINDOW.seconds,
+    doc: "Over how many seconds those refusals are counted.",
+    example: "300",
   }),
   concurrency: setting({
     env: "COTAL_AUTH_CONCURRENCY",

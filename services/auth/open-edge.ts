@@ -4,13 +4,14 @@
  * Invariant: both work from one set of connect limits and one authority, those of this space.
  */
 import type { Connection } from "../../shared/broker/connect.ts";
-import { DEFAULT_LIMITS } from "../../shared/protocol/chat/space-settings.ts";
+import type { ConnectionLimits } from "../../shared/protocol/chat/space-settings.ts";
 import { bearerAudience } from "../../shared/trust/auth-folder.ts";
 import { type CalloutEvent, DEFAULT_ANSWER_MS, serveCallout } from "./edge/callout.ts";
 import { DEFAULT_LIMIT_SIZES, type LimitSizes, createConnectLimits } from "./edge/connect-limits.ts";
 import type { AuthKeys } from "./keys.ts";
 import { type FaceSettings, type OpenFaces, openFaces } from "./open-faces.ts";
 import type { Authority } from "./plane/authority-type.ts";
+import type { Chat } from "./plane/chat/chat.ts";
 
 export type EdgeSettings = FaceSettings & {
   readonly connects: number;
@@ -22,8 +23,11 @@ export type EdgeSource = EdgeSettings & {
   readonly space: string;
   readonly keys: AuthKeys;
   readonly authority: Authority;
+  readonly chat: Chat;
   /** A connection in the auth account, as the user that it names. */
   readonly callout: Connection;
+  /** What the space allows a connection now (decision H67). */
+  readonly connection: () => ConnectionLimits;
   readonly isReady: () => boolean;
 };
 
@@ -37,7 +41,7 @@ export type OpenEdge = {
 };
 
 export async function openEdge(source: EdgeSource): Promise<OpenEdge> {
-  const { space, keys, authority, callout, connects, onCallout } = source;
+  const { space, keys, authority, callout, connection, connects, onCallout } = source;
   const { file, bearer } = keys;
   const scope = { issuer: file.issuer, audience: bearerAudience(space) };
   const limits = createConnectLimits(source.limits ?? DEFAULT_LIMIT_SIZES, () => performance.now());
@@ -47,7 +51,7 @@ export async function openEdge(source: EdgeSource): Promise<OpenEdge> {
     by: { account: file.auth, signer: keys.authSigner, curve: keys.curve },
     bearer: { ...scope, key: bearer },
     front: { account: file.front, signer: keys.frontSigner },
-    connection: DEFAULT_LIMITS.agent,
+    connection,
     limits,
     authority,
     maxInFlight: connects,

@@ -16,6 +16,7 @@ import { newKey } from "../../shared/trust/keys.ts";
 import { sentinelUser } from "../../shared/trust/sentinel.ts";
 import { createDevIssuer } from "./dev-issuer.ts";
 import type { Rate } from "./edge/buckets.ts";
+import { type ChatEvent, chatRoutes } from "./edge/chat-routes.ts";
 import type { ConnectLimits } from "./edge/connect-limits.ts";
 import { type ExchangeEvent, createExchange } from "./edge/exchange.ts";
 import { facePath, newCapability, removeFaceFile, writeFaceFile } from "./edge/face-file.ts";
@@ -29,10 +30,11 @@ import {
 } from "./edge/idp.ts";
 import { managerInstances } from "./edge/manager-instances.ts";
 import { DEFAULT_PROBES, createProbingBudget } from "./edge/probing-budget.ts";
-import { DEFAULT_WINDOW, createSelectionWindows } from "./edge/selection-windows.ts";
+import { DEFAULT_WINDOW, type WindowSize, createSelectionWindows } from "./edge/selection-windows.ts";
 import { signInRoute } from "./edge/sign-in.ts";
 import type { AuthKeys } from "./keys.ts";
 import type { Authority } from "./plane/authority-type.ts";
+import type { Chat } from "./plane/chat/chat.ts";
 import { FACE_SETTING, type PublicFace } from "./public-faces.ts";
 
 export type FaceSettings = {
@@ -56,7 +58,12 @@ export type FaceSettings = {
   readonly probes?: Rate;
   /** Exchanges at once, on each face. */
   readonly exchanges?: number;
+  /** Refused selections of a manager, on the public face. */
+  readonly selection?: WindowSize;
+  /** How old a proof may be that opens a chat session. */
+  readonly chatProofSeconds: number;
   readonly onExchange: (event: ExchangeEvent & { readonly face: Face }) => void;
+  readonly onChat: (event: ChatEvent) => void;
   readonly onFace: (event: FaceEvent) => void;
   readonly onTls: (event: TlsEvent) => void;
   /** The development issuer is on. */
@@ -71,6 +78,7 @@ export type FaceSource = FaceSettings & {
   readonly space: string;
   readonly keys: FaceKeys;
   readonly authority: Authority;
+  readonly chat: Chat;
   readonly limits: ConnectLimits;
   /** Of this space's bearers. */
   readonly scope: { readonly issuer: string; readonly audience: string };
@@ -170,7 +178,7 @@ function routesOf(source: Source, face: Face, idp: IdentityProvider): readonly F
     sentinel,
     ...(clientServers === undefined ? {} : { servers: clientServers }),
     budget,
-    windows: createSelectionWindows(DEFAULT_WINDOW, clock),
+    windows: createSelectionWindows(source.selection ?? DEFAULT_WINDOW, clock),
     ...(exchanges === undefined ? {} : { maxInFlight: exchanges }),
     now: Date.now,
     clock,
@@ -181,6 +189,20 @@ function routesOf(source: Source, face: Face, idp: IdentityProvider): readonly F
   return [
     { method: "POST", path: ExchangePath.Exchange, guarded: true, handle: exchange },
     { method: "POST", path: ExchangePath.ManagerInstances, guarded: true, handle: managers },
+    ...chatRoutes({
+      space,
+      ownerSecret,
+      idp,
+      limits,
+      budget,
+      sentinel,
+      clock,
+      ...(clientServers === undefined ? {} : { servers: clientServers }),
+      chat: source.chat,
+      freshSeconds: source.chatProofSeconds,
+      now: Date.now,
+      onEvent: source.onChat,
+    }),
     signInRoute(source.idp),
   ];
 }

@@ -7,48 +7,58 @@
  *    trusts no other (supplement H).
  * 2. Every credential of this process has its row before it connects with it, but the first one of the
  *    store, which writes the rows (§13.1).
- * 3. The endpoint `auth` is served by whoever holds the plane's claim, and by nobody else.
+ * 3. The endpoint `auth` is served by whoever holds the plane's claim, and by nobody else; what the trust
+ *    program issued has its rows before.
  * 4. Whatever was opened is given back, also when a later step fails.
  */
 import { randomBytes } from "node:crypto";
-import { setTimeout as sleep } from "node:timers/promises";
 import { type ConnectOptions, type Connection, openConnection } from "../../shared/broker/connect.ts";
-import { verifyStreams } from "../../shared/broker/ensure.ts";
 import { type OwnCredential, ownCredential } from "../../shared/broker/own-credential.ts";
-import { spaceStreams } from "../../shared/broker/resources.ts";
 import { createWriter } from "../../shared/broker/write.ts";
 import type { KeptSpace, SpaceHooks } from "../../shared/daemon/spaces.ts";
 import { Life } from "../../shared/grants/matrix.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { enterCredential } from "../../shared/ledger/activation.ts";
 import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
+import { type PassedOver, createIssued } from "../../shared/ledger/issued.ts";
 import { takeEpoch } from "../../shared/ledger/epoch.ts";
 import { type Holder, activateSelf, daemonPrincipal } from "../../shared/ledger/self.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
-import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
 import { dotForm, drawLifecycleUid, drawNonce } from "../../shared/protocol/base/principals.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
+import { bearerAudience } from "../../shared/trust/auth-folder.ts";
 import { type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
 import { authCommands } from "./commands.ts";
-import { type AuthKeys, readAuthKeys } from "./keys.ts";
+import { type AuthKeys, readAuthKeys, readIssued } from "./keys.ts";
 import { type EdgeSettings, type OpenEdge, openEdge } from "./open-edge.ts";
-import { type PlaneSettings, planeParts } from "./plane-parts.ts";
+import { type PlaneSettings, chatParts, planeParts } from "./plane-parts.ts";
 import type { ActorAdministration, Authority } from "./plane/authority-type.ts";
 import { createAuthority } from "./plane/authority.ts";
+import { createChat } from "./plane/chat/chat.ts";
+import type { ChatParts } from "./plane/chat/parts.ts";
+import { type SweepEvent, createChatSweep, keepSweeping } from "./plane/chat/sweep.ts";
 import { type ClaimState, type Holding, keepClaim } from "./plane/claim.ts";
+import { evidenceIn } from "./plane/evidence.ts";
 import { livenessOf, tupleOf } from "./plane/liveness.ts";
+import { type PruneParts, checkEvidence, keepPruning } from "./plane/prune-natkeys.ts";
+import type { EvidenceSayings } from "./say-evidence.ts";
+import { keepLimits, storesAreThere } from "./set-up.ts";
 
 export type OpenSpaceOptions = SpaceHooks & {
   readonly servers: readonly string[];
   readonly keysPattern: string;
   readonly roles: { readonly edge: boolean; readonly plane: boolean };
   readonly plane: PlaneSettings;
+  readonly chat: ChatSettings;
+  readonly evidence: EvidenceSayings;
   readonly edge: EdgeSettings;
   readonly concurrency: number;
   readonly perCaller: number;
   readonly onServed: (event: ServedEvent) => void;
   readonly onPlane: (state: ClaimState) => void;
+  /** A credential of the trust program got no row. */
+  readonly onPassedOver: (one: PassedOver) => void;
   /** Life of this process's own credentials, in seconds. */
   readonly lifeSeconds?: number;
 };
@@ -60,6 +70,11 @@ export type OpenSpace = KeptSpace & {
   readonly holdsPlane: () => boolean;
   /** Addresses of the exchange, by face; `undefined` without the edge. */
   readonly faces: OpenEdge["faces"] | undefined;
+};
+
+export type ChatSettings = {
+  readonly slotsPerOwner: number;
+  readonly onSweep: (event: SweepEvent) => void;
 };
 
 const nowSeconds = (): number => Math.floor(Date.now() / 1000);
@@ -99,7 +114,8 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
   const own = credentials(options, keys, me);
   const storeOwn = await own.store();
   const store = await dial("store", storeOwn);
-  await stores(store, options);
+  await storesAreThere(store.nc, options);
+  const limits = await keepLimits(store.nc, options);
   const writer = createWriter({ nc: store.nc });
   const ledger = brokerLedgerStore(store.nc, writer, space);
   await activateSelf(ledger, me);
@@ -110,19 +126,55 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
   const [, frontOwn, calloutOwn] = owned;
 
   let holdsPlane = (): boolean => false;
+  let front: Connection | undefined;
+  const enterListed = createIssued(ledger, nowSeconds);
+  const enterIssued = async (): Promise<void> => {
+    const passed = await enterListed(readIssued(options.keysPattern, space));
+    for (const one of passed) options.onPassedOver(one);
+  };
   const cleaner = async (target: Holder) => openConnection(await own.cleaner(target));
-  const authority = createAuthority(
-    planeParts({ ...options.plane, space, store, ledger, writer, keys, cleaner, holdsPlane: () => holdsPlane() }),
-  );
+  const source = {
+    ...options.plane,
+    space,
+    store,
+    ledger,
+    writer,
+    keys,
+    cleaner,
+    limits: limits.agent,
+    holdsPlane: () => holdsPlane(),
+    front: () => front?.nc,
+  };
+  const parts = planeParts(source);
+  const authority = createAuthority(parts);
+  const chats = chatParts(source, parts, options.chat.slotsPerOwner);
   if (roles.plane) {
-    const front = await dial("front", frontOwn);
+    const evidence = evidenceIn(store.nc, writer, space);
+    await checkEvidence({ space, evidence });
+    const serving = await dial("front", frontOwn);
+    front = serving;
+    const pruning: PruneParts = {
+      space,
+      evidence,
+      holdsPlane: source.holdsPlane,
+      now: Date.now,
+      random: randomBytes,
+      onEvent: options.evidence.onPrune,
+      onBadRow: (cause) => {
+        options.evidence.onFence(cause);
+        void claim.stop();
+      },
+    };
     const claim = keepClaim({
       claimId: drawLifecycleUid(randomBytes),
       ledger,
       livenessOf: (tuple) => livenessOf(store.nc, tuple),
       hold: () => hold(options, storeOwn),
       onState: options.onPlane,
-      whileHeld: () => serve(options, front, authority, keys, epoch),
+      whileHeld: async () => {
+        await enterIssued();
+        return duties(options, chats, pruning, () => serve(options, serving, authority, keys, epoch));
+      },
       now: Date.now,
     });
     undo.push(() => claim.stop());
@@ -131,7 +183,19 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
   let edge: OpenEdge | undefined;
   if (roles.edge) {
     const callout = await dial("callout", calloutOwn);
-    edge = await openEdge({ ...options.edge, space, keys, authority, callout, isReady: () => store.isUp() });
+    const { file, bearer: signer } = keys;
+    const bearer = { issuer: file.issuer, audience: bearerAudience(space), signer };
+    const chat = createChat(chats, { authority, bearer });
+    edge = await openEdge({
+      ...options.edge,
+      space,
+      keys,
+      authority,
+      chat,
+      callout,
+      connection: limits.agent,
+      isReady: () => store.isUp(),
+    });
     undo.push(edge.close);
   }
   return {
@@ -148,6 +212,25 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
         if (one.expires() - nowSeconds() > lifeSeconds / 2) continue;
         await one.renew((expires) => enter(ledger, one, expires));
       }
+      await limits.refresh();
+      if (holdsPlane()) await enterIssued();
+    },
+  };
+}
+
+/** What only the holder of the plane does. */
+async function duties(
+  { chat }: OpenSpaceOptions,
+  chats: ChatParts,
+  pruning: PruneParts,
+  serving: () => ReturnType<typeof serve>,
+): ReturnType<typeof serve> {
+  const served = await serving();
+  const sweeping = keepSweeping(createChatSweep(chats, chat.onSweep));
+  const pruned = keepPruning(pruning);
+  return {
+    stop: async () => {
+      await Promise.all([served.stop(), sweeping.stop(), pruned.stop()]);
     },
   };
 }
@@ -206,36 +289,6 @@ function dialOptions(options: OpenSpaceOptions, name: string, own: OwnCredential
 
 const enter = (ledger: LedgerStore, own: OwnCredential, expires: number): Promise<void> =>
   enterCredential(ledger, { ...own.holder, credentialId: own.userKey, expires });
-
-const STORES_MS = 60_000;
-const LOOK_MS = 200;
-
-/** Waits until the provisioner has made what the ledger lives in; refuses any other shape. */
-async function stores(store: Connection, { space, signal }: OpenSpaceOptions): Promise<void> {
-  const { auth, records, acl } = spaceNames(space).bucket;
-  const mine = new Set([auth, records, acl].map(bucketStream));
-  const specs = spaceStreams(space, { replicas: 1 }).filter(({ name }) => mine.has(name));
-  const deadline = Date.now() + STORES_MS;
-  for (;;) {
-    // How many copies there are is the space's own choice.
-    const drift = (await verifyStreams(store.nc, specs)).filter(({ field }) => field !== "num_replicas");
-    const [first] = drift.filter(({ field }) => field !== "stream");
-    if (first !== undefined) {
-      throw new CotalError(
-        ErrorCode.FailedPrecondition,
-        `stream ${first.stream} has ${first.field} ${JSON.stringify(first.found)} where ${JSON.stringify(first.expected)} is required`,
-        { next: "run cotal doctor; nothing is read from or written to it until it is right" },
-      );
-    }
-    if (drift.length === 0) return;
-    if (signal.aborted || Date.now() > deadline) {
-      throw new CotalError(ErrorCode.Unavailable, `space ${space} has not been set up yet`, {
-        next: "start its provisioner, which makes its stores; this is tried again by itself",
-      });
-    }
-    await sleep(LOOK_MS, undefined, { signal }).catch(() => undefined);
-  }
-}
 
 /** A connection that does nothing but hold the plane's claim. It is not dialed again: its number is the claim. */
 async function hold(options: OpenSpaceOptions, own: OwnCredential): Promise<Holding> {

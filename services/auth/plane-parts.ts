@@ -1,5 +1,6 @@
 /** The plane's parts over a real broker: what `plane/parts.ts` asks for, from connections and keys. */
 import { randomBytes } from "node:crypto";
+import type { NatsConnection } from "@nats-io/transport-node";
 import type { Connection } from "../../shared/broker/connect.ts";
 import { ensureLifecycleDurables } from "../../shared/broker/lifecycle-durables.ts";
 import { frontiersOf, removeRemains } from "../../shared/broker/lifecycle-remains.ts";
@@ -10,13 +11,16 @@ import type { Holder } from "../../shared/ledger/self.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { spaceNames } from "../../shared/protocol/base/names.ts";
 import { type Principal, drawNonce } from "../../shared/protocol/base/principals.ts";
-import { DEFAULT_LIMITS } from "../../shared/protocol/chat/space-settings.ts";
+import type { ConnectionLimits } from "../../shared/protocol/chat/space-settings.ts";
 import type { ActorRow } from "../../shared/protocol/ledger/actor-rows.ts";
+import { chatKey } from "../../shared/protocol/ledger/chat-rows.ts";
 import { mintUser } from "../../shared/trust/jwt.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { systemOwner } from "../../shared/trust/owner.ts";
 import type { AuthKeys } from "./keys.ts";
-import type { PlaneParts } from "./plane/parts.ts";
+import type { ChatParts } from "./plane/chat/parts.ts";
+import type { ActorPage, PlaneParts } from "./plane/parts.ts";
+import { connectionsOver } from "./plane/still-connected.ts";
 
 export type PlaneSettings = Pick<PlaneParts, "policy" | "defaults" | "actorsPerOwner" | "localManager">;
 
@@ -28,6 +32,10 @@ export type PlaneSource = PlaneSettings & {
   readonly keys: Pick<AuthKeys, "file" | "frontSigner" | "ownerSecret" | "uid">;
   readonly cleaner: (target: Holder) => Promise<Connection>;
   readonly holdsPlane: () => boolean;
+  /** The front connection, while this process keeps one for the plane. */
+  readonly front: () => NatsConnection | undefined;
+  /** What the space allows a connection now (decision H67). */
+  readonly limits: () => ConnectionLimits;
 };
 
 const PAGE = 100;
@@ -37,7 +45,6 @@ const ENVELOPE_BYTES = 16_384;
 
 export function planeParts(source: PlaneSource): PlaneParts {
   const { space, store, ledger, writer, keys, holdsPlane, policy, defaults, actorsPerOwner, localManager } = source;
-  const { auth } = spaceNames(space).bucket;
   const reserved = systemOwner(keys.ownerSecret, space);
   const trialUser = newKey("user").publicKey;
   return {
@@ -50,28 +57,41 @@ export function planeParts(source: PlaneSource): PlaneParts {
     localManager,
     managerInstance: keys.uid,
     makeDurables: (principal, uid, role) => ensureLifecycleDurables(store.nc, writer, { space, principal, uid, role }),
+    connectionsOf: connectionsOver(source.front),
     removeRemains: (principal, uid) => remove(source, principal, uid),
     frontiers: () => frontiersOf(store.nc, space),
     answerBytes: () => Math.min(ANSWER_BYTES, store.maxPayload - ENVELOPE_BYTES),
-    actorPage: async (filter, cursor) => {
-      const page = await rowPage(store.nc, auth, {
-        filter,
-        limit: PAGE,
-        via: "leader",
-        ...(cursor === undefined ? {} : { cursor }),
-      });
-      const rows = page.rows.map(({ key, seq, data, kind }) => ({
-        key,
-        seq,
-        value: kind === "marker" ? undefined : parse(data),
-      }));
-      return { rows, ...(page.cursor === undefined ? {} : { cursor: page.cursor }) };
-    },
+    actorPage: (filter, cursor) => ledgerPage(source, { filter, cursor, limit: PAGE }),
     tryMint: (row) => tryMint(source, row, trialUser),
     isReservedOwner: (owner) => owner === reserved,
     now: Date.now,
     random: randomBytes,
   };
+}
+
+/** What chat sessions need on top. */
+export function chatParts(source: PlaneSource, parts: PlaneParts, slotsPerOwner: number): ChatParts {
+  const holderPage: ChatParts["holderPage"] = (cursor, limit) =>
+    ledgerPage(source, { filter: chatKey.allHolders, cursor, limit });
+  return { ...parts, slotsPerOwner, holderPage };
+}
+
+async function ledgerPage(
+  { space, store }: Pick<PlaneSource, "space" | "store">,
+  { filter, limit, cursor }: { readonly filter: string; readonly limit: number; readonly cursor: number | undefined },
+): Promise<ActorPage> {
+  const page = await rowPage(store.nc, spaceNames(space).bucket.auth, {
+    filter,
+    limit,
+    via: "leader",
+    ...(cursor === undefined ? {} : { cursor }),
+  });
+  const rows = page.rows.map(({ key, seq, data, kind }) => ({
+    key,
+    seq,
+    value: kind === "marker" ? undefined : parse(data),
+  }));
+  return { rows, ...(page.cursor === undefined ? {} : { cursor: page.cursor }) };
 }
 
 async function remove(
@@ -88,7 +108,7 @@ async function remove(
 }
 
 /** The JWT that the callout would make of this row, thrown away: what it can't carry refuses here. */
-async function tryMint({ space, keys }: PlaneSource, row: ActorRow, userKey: string): Promise<void> {
+async function tryMint({ space, keys, limits }: PlaneSource, row: ActorRow, userKey: string): Promise<void> {
   await mintUser({
     profile: "agent",
     scope: {
@@ -104,7 +124,7 @@ async function tryMint({ space, keys }: PlaneSource, row: ActorRow, userKey: str
     signer: keys.frontSigner,
     userKey,
     expires: Math.floor(Date.now() / 1000) + 60,
-    limits: DEFAULT_LIMITS.agent,
+    limits: limits(),
     name: row.name,
   });
 }

@@ -11,6 +11,8 @@ import type { EdgeSettings } from "./open-edge.ts";
 import { openSpace } from "./open-space.ts";
 import type { ClaimState } from "./plane/claim.ts";
 import { publicFaces } from "./public-faces.ts";
+import { chatSayings } from "./say-chat.ts";
+import { evidenceSayings } from "./say-evidence.ts";
 import { createSparing } from "./sparing.ts";
 
 /** Lines about refusals, in all spaces together. */
@@ -22,12 +24,18 @@ export function keepSpaces(context: Context<Values>): Spaces {
   const { values, log } = context;
   const edge = edgeOf(context);
   const served = servedOf(context);
+  const saying = chatSayings(
+    context,
+    createSparing(LINES_PER_MINUTE, () => performance.now()),
+  );
+  const ofEvidence = evidenceSayings(context);
   return keep({
     context,
     spaces: values.spaces,
     discover: () => spacesWithAuthKeys(values.keys),
     open: async (hooks) => {
       const { space } = hooks;
+      const { onChat, onSweep } = saying(space);
       const opened = await openSpace({
         ...hooks,
         servers: values.servers,
@@ -43,10 +51,13 @@ export function keepSpaces(context: Context<Values>): Spaces {
           actorsPerOwner: values.actorsPerOwner,
           localManager: values.localManager,
         },
-        edge: edge(space),
+        chat: { slotsPerOwner: values.chatSlots, onSweep },
+        evidence: ofEvidence(space),
+        edge: { ...edge(space), onChat },
         concurrency: values.concurrency,
         perCaller: values.perCaller,
         onServed: (event) => served(space, event.command, event.result, event.milliseconds),
+        onPassedOver: (passed) => log.warn("a credential got no row in the ledger", { space, ...passed }),
         onPlane: (state) => sayPlane(context, space, state),
       });
       const { principal, epoch, faces } = opened;
@@ -74,7 +85,7 @@ function servedOf({ metrics }: Context<Values>) {
 }
 
 /** The edge's settings of a space, with its metrics. No event carries a secret (`edge/`). */
-function edgeOf(context: Context<Values>): (space: string) => EdgeSettings {
+function edgeOf(context: Context<Values>): (space: string) => Omit<EdgeSettings, "onChat"> {
   const { values, metrics, log } = context;
   const connects = metrics.counter({
     name: `${metrics.prefix}connects_total`,
@@ -121,7 +132,9 @@ function edgeOf(context: Context<Values>): (space: string) => EdgeSettings {
     connects: values.connects,
     limits: limitSizes(values),
     exchanges: values.exchanges,
+    chatProofSeconds: values.chatProofSeconds,
     probes: atOnce(values.probes),
+    selection: { refusals: values.selectionRefusals, seconds: values.selectionSeconds },
     onCallout: (event) => {
       if (event.kind === "unreadable") {
         connects.inc({ space, result: event.fault });

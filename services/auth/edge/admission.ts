@@ -45,8 +45,8 @@ export type AdmissionOptions = {
   };
   /** The account that connections are placed in, and a signing key of it. */
   readonly front: { readonly account: string; readonly signer: SigningKey };
-  /** Limits inside every JWT (decision H67). */
-  readonly connection: ConnectionLimits;
+  /** Limits inside every JWT, as the space sets them now (decision H67). */
+  readonly connection: () => ConnectionLimits;
   readonly limits: ConnectLimits;
   readonly authority: Pick<Authority, "check" | "recheck" | "recordConnect">;
   /** Epoch milliseconds. */
@@ -146,7 +146,7 @@ async function mint(
       userKey: request.userKey,
       issued: iat,
       expires,
-      limits: connection,
+      limits: connection(),
       name: actor.name,
     });
     return jwt;

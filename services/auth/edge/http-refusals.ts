@@ -1,11 +1,13 @@
 /**
  * What a face answers before any route is asked, and what it makes of the framework's own refusals.
  *
- * Invariant: the framework's words may quote the request; none of them leaves.
+ * Invariants
+ * 1. The framework's words may quote the request; none of them leaves.
+ * 2. Each says what became of the request: no route has heard of it, so nothing did (§10).
  */
-import { ErrorCode } from "../../../shared/protocol/base/errors.ts";
+import { ErrorCode, Outcome } from "../../../shared/protocol/base/errors.ts";
 import { ExchangePath } from "../../../shared/protocol/endpoint/exchange-shapes.ts";
-import { type Answer, refuse, tooMany } from "./refusals.ts";
+import { type Answer, type RefusalBody, refuse, tooMany } from "./refusals.ts";
 
 export const MAX_BODY_BYTES = 64 * 1024;
 
@@ -14,25 +16,30 @@ export const OPEN_GETS = { jwks: "/jwks", live: "/livez", ready: "/readyz" } as 
 
 const { BadRequest, NotFound, PermissionDenied, Unauthenticated, Internal } = ErrorCode;
 
-export const NO_ROUTE = refuse({
+/** A refusal that no route has made. */
+function unheard(body: RefusalBody, status?: number): Answer {
+  return refuse({ ...body, outcome: Outcome.NotExecuted }, status);
+}
+
+export const NO_ROUTE = unheard({
   code: NotFound,
   reason: "no-route",
   error: "there is no such path here, or not for this method",
   next: `POST ${ExchangePath.Exchange}, or GET ${Object.values(OPEN_GETS).join(", ")}`,
 });
-export const NO_ORIGIN = refuse({
+export const NO_ORIGIN = unheard({
   code: PermissionDenied,
   reason: "origin",
   error: "requests of web pages are not served",
   next: "ask from a program",
 });
-export const NO_QUERY = refuse({
+export const NO_QUERY = unheard({
   code: BadRequest,
   reason: "query",
   error: "an address with a query is not served",
   next: "send everything in the body",
 });
-export const NO_CAPABILITY = refuse({
+export const NO_CAPABILITY = unheard({
   code: Unauthenticated,
   reason: "capability",
   error: "the request lacks this face's capability",
@@ -52,13 +59,19 @@ const BY_STATUS: Readonly<Record<number, readonly [reason: string, error: string
 
 /** What the framework refuses, by its status alone. */
 export function ofFramework(status: number | undefined): Answer {
-  if (status === 503) return tooMany(1, "busy");
+  if (status === 503) {
+    const busy = tooMany(1, "busy");
+    return { ...busy, body: { ...busy.body, outcome: Outcome.NotExecuted } };
+  }
   if (status === undefined || status >= 500) {
-    return refuse({ code: Internal, reason: "internal", error: "the auth service failed", next: "its log says more" });
+    // A route has failed, who knows where.
+    const outcome = Outcome.Unknown;
+    const [error, next] = ["the auth service failed", "its log says more"] as const;
+    return refuse({ code: Internal, reason: "internal", error, next, outcome });
   }
   const known = BY_STATUS[status] === undefined ? 400 : status;
   const [reason, error, next] = BY_STATUS[known] ?? ["malformed", "the request is malformed", "send JSON"];
-  return refuse({ code: BadRequest, reason, error, next }, known);
+  return unheard({ code: BadRequest, reason, error, next }, known);
 }
 
 /** The status that the framework blames a client with; `undefined` for every other error. */

@@ -11,7 +11,12 @@
  */
 import { readRow } from "../../../shared/ledger/store.ts";
 import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
-import { CHAT_ACTOR, LIFECYCLE_UID, PRINCIPAL_TOKEN, ROOT_CREDENTIAL_ID } from "../../../shared/protocol/base/grammar.ts";
+import {
+  CHAT_ACTOR,
+  LIFECYCLE_UID,
+  PRINCIPAL_TOKEN,
+  ROOT_CREDENTIAL_ID,
+} from "../../../shared/protocol/base/grammar.ts";
 import { type Principal, dotForm } from "../../../shared/protocol/base/principals.ts";
 import type { ActorRow } from "../../../shared/protocol/ledger/actor-rows.ts";
 import { CredentialRow, GateRow, HeadRow, headMatchesKey, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";

@@ -13,6 +13,13 @@ export type ActorPage = {
   readonly cursor?: number;
 };
 
+/** What is proved of a principal's connections. */
+export type Connected =
+  | { readonly kind: "none" }
+  | { readonly kind: "some"; readonly count: number }
+  /** Nothing is: why, and what helps. */
+  | { readonly kind: "unknown"; readonly code: ErrorCode; readonly why: string; readonly next: string };
+
 export type PlaneParts = {
   readonly space: string;
   readonly ledger: LedgerStore;
@@ -20,6 +27,11 @@ export type PlaneParts = {
   readonly holdsPlane: () => boolean;
   /** Makes what a lifecycle receives through; safe to run again. */
   readonly makeDurables: (p: Principal, uid: string, role: string | undefined) => Promise<void>;
+  /**
+   * Is anybody connected under this name, of whatever lifecycle? Asked once nothing new of it can be let in:
+   * `none` then means that nobody of it is, or will be.
+   */
+  readonly connectionsOf: (p: Principal) => Promise<Connected>;
   /** Removes exactly what an ended lifecycle left; safe to run again. */
   readonly removeRemains: (p: Principal, uid: string) => Promise<void>;
   /** Last sequence of each stream of the space, for the frontier of an end. */

@@ -27,7 +27,9 @@ type Yes = Extract<Checked, { ok: true }>;
 
 export function createRecordConnect(parts: RecordParts): Authority["recordConnect"] {
   return async (checked, connect) => {
-    await Promise.all([fileEvidence(parts, checked, connect), settleAcl(parts, checked)]);
+    // A view reads no channel: what it connects with says nothing of what an agent's connection may read.
+    const reads = checked.stamp.act.view === undefined;
+    await Promise.all([fileEvidence(parts, checked, connect), reads ? settleAcl(parts, checked) : undefined]);
   };
 }
 

@@ -1,14 +1,15 @@
 /**
  * The end of an actor's lifecycle, as far as the auth service can prove it by itself.
  *
- * `beginEnd` denies everything new: gate frozen, head retiring, every root revoked. What is connected
- * then is the callout's, and ends by itself: a JWT never outlives its bearer. Once the longest bearer
- * that could have left has expired, nobody holds a connection, and `finishEnd` may free the alias. (The
- * barrier that evicts at once is the lifecycle work's; it drives the same two halves.)
+ * `beginEnd` denies everything new: gate frozen, head retiring, every root revoked. Who is connected then
+ * stays so until the connection ends, with its bearer at the latest. `finishEnd` frees the alias once it is
+ * proved that nobody is connected under it. (The barrier that ends connections is the lifecycle work's: it
+ * comes behind `connectionsOf`.)
  *
  * Invariants
  * 1. One operation id for the end of one lifecycle, whoever asks and however often (§13.1).
- * 2. The alias is free only when clean-up is done.
+ * 2. The alias is free only when clean-up is done, and that begins only when nobody is connected.
+ * 3. A proof frees it, never a clock: the time in a refusal is a hint of when to ask again.
  */
 import { beginRetirement, completeRetirement } from "../../../shared/ledger/retirement.ts";
 import { readRow } from "../../../shared/ledger/store.ts";
@@ -17,9 +18,6 @@ import { type Principal, dotForm } from "../../../shared/protocol/base/principal
 import { HeadRow, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
 import { MAX_BEARER_SECONDS } from "../../../shared/trust/bearer.ts";
 import { type PlaneParts, refusal, settled } from "./parts.ts";
-
-/** The longest life of a bearer, and room for clocks that differ and for an answer on its way (H65). */
-export const QUIET_MS = (MAX_BEARER_SECONDS + 60) * 1000;
 
 export const endOpId = (uid: string): string => `retire-${uid}`;
 
@@ -32,20 +30,28 @@ export async function beginEnd(parts: PlaneParts, p: Principal, uid: string): Pr
   });
 }
 
-/** Second half; refuses until nothing of the lifecycle can be connected any more. */
+/** Second half; refuses, and says what is missing, until it is proved that nobody is connected. */
 export async function finishEnd(parts: PlaneParts, p: Principal, uid: string, revokedAt: number): Promise<void> {
+  // First: from here on nobody gets in, and only therefore is the proof one.
   const opId = await beginEnd(parts, p, uid);
   if (opId === undefined) return;
-  const left = revokedAt + QUIET_MS - parts.now();
-  if (left > 0) {
-    throw refusal(
-      ErrorCode.FailedPrecondition,
-      `connections of the revoked ${dotForm(p)} may last ${Math.ceil(left / 60_000)} minutes more`,
-      "grant it again after that, or grant another name",
-    );
-  }
+  await demandNobody(parts, p, revokedAt);
   const streams = await parts.frontiers();
   await settled(parts, () =>
     completeRetirement(parts.ledger, p, uid, opId, streams, () => parts.removeRemains(p, uid)),
+  );
+}
+
+async function demandNobody(parts: PlaneParts, p: Principal, revokedAt: number): Promise<void> {
+  const found = await parts.connectionsOf(p);
+  if (found.kind === "none") return;
+  if (found.kind === "unknown") {
+    throw refusal(found.code, `whether ${dotForm(p)} is still connected is not known: ${found.why}`, found.next);
+  }
+  const ends = new Date(revokedAt + MAX_BEARER_SECONDS * 1000).toISOString();
+  throw refusal(
+    ErrorCode.FailedPrecondition,
+    `the revoked ${dotForm(p)} is still connected: ${found.count} connection${found.count === 1 ? "" : "s"}`,
+    `its last bearer ends by ${ends}: ask again then, or when it has disconnected`,
   );
 }

@@ -39,6 +39,7 @@ import {
   readSession,
 } from "./parts.ts";
 import { demandRoom, takeSlot } from "./quota.ts";
+import { endAgain } from "./retire.ts";
 
 /** What is left out is the parent's, and the longest life. */
 export type OpenChat = HolderName & {
@@ -148,7 +149,7 @@ async function reserve(
   return { value, revision: await parts.ledger.create("auth", chatKey.holder(value), value) };
 }
 
-/** The slot, and with it the right to write a lifecycle. Without one the hash is of no use any more. */
+/** The slot, and with it the right to write a lifecycle. Without either the hash is of no use any more. */
 async function provision(parts: ChatParts, holder: Row<ChatHolderRow>): Promise<Row<ChatHolderRow>> {
   try {
     await takeSlot(parts, holder.value);
@@ -157,7 +158,13 @@ async function provision(parts: ChatParts, holder: Row<ChatHolderRow>): Promise<
     if (isFull) await endHolder(parts, holder, "fenced");
     throw thrown;
   }
-  return advanceHolder(parts, holder, "provisioning");
+  try {
+    return await advanceHolder(parts, holder, "provisioning");
+  } catch (thrown) {
+    // Whoever ended it in between may not have seen the slot.
+    await endAgain(parts, holder.value);
+    throw thrown;
+  }
 }
 
 async function pend(

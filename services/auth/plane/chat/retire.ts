@@ -64,8 +64,17 @@ export async function settleFenced(parts: ChatParts, holder: Row<ChatHolderRow>)
     return { holder: await markSettled(parts, holder.value) };
   } catch (thrown) {
     if (!(thrown instanceof CotalError)) throw thrown;
-    return { holder: holder.value, remains: thrown.message };
+    const { message, next } = thrown;
+    return { holder: holder.value, remains: next === undefined ? message : `${message}; ${next}` };
   }
+}
+
+/** For a slot that was taken while the session ended: whoever took it sees that it comes back. */
+export async function endAgain(parts: ChatParts, name: HolderName): Promise<void> {
+  const found = await readHolder(parts, name);
+  if (found?.value.state !== "retired") return;
+  const { holder } = await settleFenced(parts, found);
+  if (holder.state === "retired" && holder.end !== "fenced") await releaseSlot(parts, holder);
 }
 
 /** Several may have settled it at once; one of them says so. */

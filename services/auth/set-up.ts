@@ -1,0 +1,101 @@
+/**
+ * What the provisioner makes before this service can do anything: the stores of the ledger, and the
+ * space's settings.
+ *
+ * Invariants
+ * 1. Stores of another shape are refused, with the difference named (supplement H).
+ * 2. The limits of connections are those of the settings row (decision H67): read at the leader, at the
+ *    opening and at each refresh. A row that can't be read changes nothing.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import type { NatsConnection } from "@nats-io/transport-node";
+import { verifyStreams } from "../../shared/broker/ensure.ts";
+import { isMarker, leaderLast } from "../../shared/broker/reads.ts";
+import { spaceStreams } from "../../shared/broker/resources.ts";
+import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
+import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
+import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
+import { SPACE_KEY } from "../../shared/protocol/chat/channel-config.ts";
+import { type ConnectionLimits, SpaceSettings } from "../../shared/protocol/chat/space-settings.ts";
+
+type Place = { readonly space: string; readonly signal: AbortSignal };
+
+/** Waits for the ledger's stores, and proves their shape. */
+export function storesAreThere(nc: NatsConnection, place: Place): Promise<true> {
+  const { auth, records, acl, sessions } = spaceNames(place.space).bucket;
+  const mine = new Set([auth, records, acl, sessions].map(bucketStream));
+  const specs = spaceStreams(place.space, { replicas: 1 }).filter(({ name }) => mine.has(name));
+  return whenMade(place, async () => {
+    // How many copies there are is the space's own choice.
+    const drift = (await verifyStreams(nc, specs)).filter(({ field }) => field !== "num_replicas");
+    const [first] = drift.filter(({ field }) => field !== "stream");
+    if (first !== undefined) {
+      throw new CotalError(
+        ErrorCode.FailedPrecondition,
+        `stream ${first.stream} has ${first.field} ${JSON.stringify(first.found)} where ${JSON.stringify(first.expected)} is required`,
+        { next: "run cotal doctor; nothing is read from or written to it until it is right" },
+      );
+    }
+    return drift.length === 0 ? true : undefined;
+  });
+}
+
+export type KeptLimits = {
+  /** Of a connection that is made now. */
+  readonly agent: () => ConnectionLimits;
+  /** Reads them again. Throws where they can't be read. */
+  readonly refresh: () => Promise<void>;
+};
+
+/** Waits for the space's settings, and keeps the limits that they set. */
+export async function keepLimits(nc: NatsConnection, place: Place): Promise<KeptLimits> {
+  let { agent } = await whenMade(place, () => readLimits(nc, place.space));
+  return {
+    agent: () => agent,
+    refresh: async () => {
+      const found = await readLimits(nc, place.space);
+      if (found === undefined) throw unreadable("is gone");
+      agent = found.agent;
+    },
+  };
+}
+
+async function readLimits(nc: NatsConnection, space: string): Promise<SpaceSettings["limits"] | undefined> {
+  const { channels } = spaceNames(space).bucket;
+  const entry = await leaderLast(nc, bucketStream(channels), kvKey(channels, SPACE_KEY));
+  if (entry === undefined || isMarker(entry.headers)) return undefined;
+  const parsed = SpaceSettings.safeParse(parse(entry.data));
+  if (parsed.success) return parsed.data.limits;
+  throw unreadable(`does not parse at ${parsed.error.issues[0]?.path.join(".") ?? "its root"}`);
+}
+
+function parse(data: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(data));
+  } catch {
+    return undefined;
+  }
+}
+
+function unreadable(why: string): CotalError {
+  return new CotalError(ErrorCode.FailedPrecondition, `the settings row of the space ${why}`, {
+    next: "a newer version may have written it: run that version, or restore the row",
+  });
+}
+
+const MADE_WITHIN_MS = 60_000;
+const LOOK_MS = 200;
+
+async function whenMade<T>({ space, signal }: Place, look: () => Promise<T | undefined>): Promise<T> {
+  const deadline = Date.now() + MADE_WITHIN_MS;
+  for (;;) {
+    const found = await look();
+    if (found !== undefined) return found;
+    if (signal.aborted || Date.now() > deadline) {
+      throw new CotalError(ErrorCode.Unavailable, `space ${space} has not been set up yet`, {
+        next: "start its provisioner, which makes its stores; this is tried again by itself",
+      });
+    }
+    await sleep(LOOK_MS, undefined, { signal }).catch(() => undefined);
+  }
+}
