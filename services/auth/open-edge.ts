@@ -7,7 +7,7 @@ import type { Connection } from "../../shared/broker/connect.ts";
 import type { ConnectionLimits } from "../../shared/protocol/chat/space-settings.ts";
 import { bearerAudience } from "../../shared/trust/auth-folder.ts";
 import { type CalloutEvent, DEFAULT_ANSWER_MS, serveCallout } from "./edge/callout.ts";
-import { DEFAULT_LIMIT_SIZES, type LimitSizes, createConnectLimits } from "./edge/connect-limits.ts";
+import { type LimitSizes, createConnectLimits } from "./edge/connect-limits.ts";
 import type { AuthKeys } from "./keys.ts";
 import { type FaceSettings, type OpenFaces, openFaces } from "./open-faces.ts";
 import type { Authority } from "./plane/authority-type.ts";
@@ -15,7 +15,7 @@ import type { Chat } from "./plane/chat/chat.ts";
 
 export type EdgeSettings = FaceSettings & {
   readonly connects: number;
-  readonly limits?: LimitSizes;
+  readonly limits: LimitSizes;
   readonly onCallout: (event: CalloutEvent) => void;
 };
 
@@ -44,7 +44,7 @@ export async function openEdge(source: EdgeSource): Promise<OpenEdge> {
   const { space, keys, authority, callout, connection, connects, onCallout } = source;
   const { file, bearer } = keys;
   const scope = { issuer: file.issuer, audience: bearerAudience(space) };
-  const limits = createConnectLimits(source.limits ?? DEFAULT_LIMIT_SIZES, () => performance.now());
+  const limits = createConnectLimits(source.limits, () => performance.now());
   const served = await serveCallout({
     nc: callout.nc,
     space,

@@ -29,8 +29,8 @@ import {
   createIdentityProvider,
 } from "./edge/idp.ts";
 import { managerInstances } from "./edge/manager-instances.ts";
-import { DEFAULT_PROBES, createProbingBudget } from "./edge/probing-budget.ts";
-import { DEFAULT_WINDOW, type WindowSize, createSelectionWindows } from "./edge/selection-windows.ts";
+import { createProbingBudget } from "./edge/probing-budget.ts";
+import { type WindowSize, createSelectionWindows } from "./edge/selection-windows.ts";
 import { signInRoute } from "./edge/sign-in.ts";
 import type { AuthKeys } from "./keys.ts";
 import type { Authority } from "./plane/authority-type.ts";
@@ -55,11 +55,11 @@ export type FaceSettings = {
   readonly publicFace: PublicFace | undefined;
   readonly clientServers: readonly string[] | undefined;
   /** Requests of one address without a good proof, on each face. */
-  readonly probes?: Rate;
+  readonly probes: Rate;
   /** Exchanges at once, on each face. */
-  readonly exchanges?: number;
+  readonly exchanges: number;
   /** Refused selections of a manager, on the public face. */
-  readonly selection?: WindowSize;
+  readonly selection: WindowSize;
   /** How old a proof may be that opens a chat session. */
   readonly chatProofSeconds: number;
   readonly onExchange: (event: ExchangeEvent & { readonly face: Face }) => void;
@@ -164,7 +164,7 @@ const clock = (): number => performance.now();
 /** What either face serves; §10 says which of it depends on the face, and each route asks. */
 function routesOf(source: Source, face: Face, idp: IdentityProvider): readonly FaceRoute[] {
   // One budget for all doors of a face: who is refused at one has asked at all of them.
-  const budget = createProbingBudget(source.probes ?? DEFAULT_PROBES, clock);
+  const budget = createProbingBudget(source.probes, clock);
   const { space, keys, authority, limits, scope, sentinel, clientServers, exchanges, dmReader } = source;
   const { ownerSecret } = keys;
   const exchange = createExchange({
@@ -178,8 +178,8 @@ function routesOf(source: Source, face: Face, idp: IdentityProvider): readonly F
     sentinel,
     ...(clientServers === undefined ? {} : { servers: clientServers }),
     budget,
-    windows: createSelectionWindows(source.selection ?? DEFAULT_WINDOW, clock),
-    ...(exchanges === undefined ? {} : { maxInFlight: exchanges }),
+    windows: createSelectionWindows(source.selection, clock),
+    maxInFlight: exchanges,
     now: Date.now,
     clock,
     random: randomBytes,

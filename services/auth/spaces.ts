@@ -2,15 +2,10 @@
 import type { Context } from "../../shared/daemon/lifecycle.ts";
 import { type Spaces, keepSpaces as keep } from "../../shared/daemon/spaces.ts";
 import type { authConfig } from "./config.ts";
-import { DEV_ISSUER_NOTICE } from "./dev-issuer.ts";
-import type { Rate } from "./edge/buckets.ts";
-import { DEFAULT_LIMIT_SIZES, type LimitSizes } from "./edge/connect-limits.ts";
-import type { TlsEvent } from "./edge/face-tls.ts";
+import { edgeSettings } from "./edge-settings.ts";
 import { spacesWithAuthKeys } from "./keys.ts";
-import type { EdgeSettings } from "./open-edge.ts";
 import { openSpace } from "./open-space.ts";
 import type { ClaimState } from "./plane/claim.ts";
-import { publicFaces } from "./public-faces.ts";
 import { chatSayings } from "./say-chat.ts";
 import { evidenceSayings } from "./say-evidence.ts";
 import { createSparing } from "./sparing.ts";
@@ -22,12 +17,10 @@ export type Values = ReturnType<typeof authConfig.read>["values"];
 
 export function keepSpaces(context: Context<Values>): Spaces {
   const { values, log } = context;
-  const edge = edgeOf(context);
+  const sparing = createSparing(LINES_PER_MINUTE, () => performance.now());
+  const edge = edgeSettings(context, sparing);
   const served = servedOf(context);
-  const saying = chatSayings(
-    context,
-    createSparing(LINES_PER_MINUTE, () => performance.now()),
-  );
+  const saying = chatSayings(context, sparing);
   const ofEvidence = evidenceSayings(context);
   return keep({
     context,
@@ -82,117 +75,6 @@ function servedOf({ metrics }: Context<Values>) {
     requests.inc({ space, command, result });
     seconds.observe({ space, command }, milliseconds / 1000);
   };
-}
-
-/** The edge's settings of a space, with its metrics. No event carries a secret (`edge/`). */
-function edgeOf(context: Context<Values>): (space: string) => Omit<EdgeSettings, "onChat"> {
-  const { values, metrics, log } = context;
-  const connects = metrics.counter({
-    name: `${metrics.prefix}connects_total`,
-    help: "Connects that the broker asked about, by result.",
-    labels: ["space", "result"],
-  });
-  const connectSeconds = metrics.histogram({
-    name: `${metrics.prefix}connect_duration_seconds`,
-    help: "From the broker's question to our answer.",
-    labels: ["space"],
-  });
-  const exchanges = metrics.counter({
-    name: `${metrics.prefix}exchanges_total`,
-    help: "Exchanges, by face and result.",
-    labels: ["space", "face", "result"],
-  });
-  const exchangeSeconds = metrics.histogram({
-    name: `${metrics.prefix}exchange_duration_seconds`,
-    help: "From an exchange's arrival to its answer.",
-    labels: ["space"],
-  });
-  const { idpIssuer: issuer, idpAudience: audience, idpJwks: jwks, idpAlgorithms: algorithms } = values;
-  const { idpScopes: scopes, idpDmReaderAudience: dmReaderAudience } = values;
-  const idp =
-    issuer === undefined || audience === undefined
-      ? undefined
-      : {
-          issuer,
-          audience,
-          algorithms,
-          scopes,
-          ...(jwks === undefined ? {} : { jwks }),
-          ...(dmReaderAudience === undefined ? {} : { dmReaderAudience }),
-        };
-  const sparing = createSparing(LINES_PER_MINUTE, () => performance.now());
-  const publicFace = publicFaces(values);
-  return (space) => ({
-    idp,
-    devIssuer: values.devIssuer,
-    faceFile: values.faceFile,
-    facePort: values.facePort,
-    publicFace: publicFace(space),
-    clientServers: values.clientServers,
-    connects: values.connects,
-    limits: limitSizes(values),
-    exchanges: values.exchanges,
-    chatProofSeconds: values.chatProofSeconds,
-    probes: atOnce(values.probes),
-    selection: { refusals: values.selectionRefusals, seconds: values.selectionSeconds },
-    onCallout: (event) => {
-      if (event.kind === "unreadable") {
-        connects.inc({ space, result: event.fault });
-        return;
-      }
-      if (event.kind === "unanswered") {
-        connects.inc({ space, result: event.kind });
-        sparing((more) => log.warn("a connect got no answer", { space, err: event.cause, ...more }));
-        return;
-      }
-      connects.inc({ space, result: event.kind === "allowed" ? "ok" : event.reason });
-      connectSeconds.observe({ space }, event.milliseconds / 1000);
-      if (event.kind === "allowed") log.debug("connected", { space, principal: event.principal });
-      else {
-        const { principal, line, cause } = event;
-        sparing((more) => log.info("denied", { space, principal, reason: line, err: cause, ...more }));
-      }
-    },
-    onExchange: ({ face, result, principal, milliseconds, cause }) => {
-      exchanges.inc({ space, face, result });
-      exchangeSeconds.observe({ space }, milliseconds / 1000);
-      log.debug("exchanged", { space, face, result, principal, err: cause });
-    },
-    onFace: ({ route, status, cause }) => {
-      if (status >= 500)
-        sparing((more) => log.warn("the exchange failed", { space, route, status, err: cause, ...more }));
-    },
-    onTls: (event) => sayTls(context, space, event),
-    onDevIssuer: () => log.warn(DEV_ISSUER_NOTICE, { space }),
-  });
-}
-
-/** As many at once as in a minute. */
-const atOnce = (perMinute: number): Rate => ({ burst: perMinute, perMinute });
-
-function limitSizes({ connectsPerActor, connectsPerOwner, connectsPerHost }: Values): LimitSizes {
-  return {
-    ...DEFAULT_LIMIT_SIZES,
-    actor: atOnce(connectsPerActor),
-    owner: atOnce(connectsPerOwner),
-    host: atOnce(connectsPerHost),
-  };
-}
-
-function sayTls({ log }: Context<Values>, space: string, event: TlsEvent): void {
-  switch (event.kind) {
-    case "renewed":
-      log.info("the certificate of the public exchange was renewed", { space });
-      break;
-    case "kept":
-      log.warn("the new certificate of the public exchange can't be used; the one before is served on", {
-        space,
-        err: event.cause,
-      });
-      break;
-    case "exposed":
-      log.warn("the key of the public exchange is exposed", { space, warning: event.warning });
-  }
 }
 
 const PLANE_WORDS: Readonly<Record<ClaimState["kind"], string>> = {

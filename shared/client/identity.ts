@@ -1,6 +1,6 @@
 /**
- * Who a session is: from a credential file, from the exchange for somebody who signs in
- * (`user-identity.ts`), or from the caller's word in an open space.
+ * Who a session is: from a credential file, from the exchange for somebody who signs in or an agent with
+ * a secret (`user-identity.ts`), or from the caller's word in an open space.
  *
  * Invariants
  * 1. With a static credential the principal is the one its grant names; a differing one in the
@@ -27,8 +27,10 @@ import { roleDurable } from "../protocol/base/names.ts";
 import { checkName } from "../protocol/chat/presence.ts";
 import type { LinkSecret } from "../protocol/chat/join-link.ts";
 import type { Supply } from "../broker/supply.ts";
+import type { AgentView, AskedView } from "../protocol/endpoint/exchange-shapes.ts";
 import { type Credential, parseCreds, readCredsFile } from "../trust/creds.ts";
-import type { ExchangeAt } from "./exchange.ts";
+import type { AgentSecret } from "./agent-secret.ts";
+import type { ExchangeAt, Exchanged } from "./exchange.ts";
 
 export type LocalCredentials =
   /** A credential file that `cotal mint` wrote, or its text. */
@@ -49,13 +51,38 @@ export type UserCredentials = {
   readonly idToken: () => Promise<string>;
   readonly actor: string;
   readonly space: string;
-  /** A closed profile in place of the agent's, if the exchange grants it. */
-  readonly view?: string;
+  /** A closed profile in place of the agent's, with what it asks for, if the exchange grants it (§10). */
+  readonly asks?: AskedView;
 };
 
+/** A managed agent: the secret that its manager was given opens the exchange, in place of a sign-in (§10). */
+export type AgentCredentials = {
+  readonly kind: "agent";
+  /** Where the exchange is; a function is asked at each request. */
+  readonly exchange: ExchangeAt | (() => ExchangeAt);
+  /** Of whom it is an agent: the owner token that its grant names. */
+  readonly owner: string;
+  readonly actor: string;
+  readonly space: string;
+  readonly asks?: AgentView;
+} & AgentSecret;
+
+/** Bearers from somewhere else than the exchange: a chat session's, for one (`chat-session.ts`). */
+export type BearerCredentials = {
+  readonly kind: "bearer";
+  readonly space: string;
+  readonly actor: string;
+  /** Asks for one bearer; asked again before each ends. */
+  readonly fetch: (signal: AbortSignal) => Promise<Exchanged>;
+};
+
+/** Of people, agents and operators, as they are named. */
 export type Credentials = LocalCredentials | UserCredentials;
 
-export type IdentityOptions<C extends Credentials = Credentials> = {
+/** Everything a session may be opened with. */
+export type SessionCredentials = Credentials | AgentCredentials | BearerCredentials;
+
+export type IdentityOptions<C extends SessionCredentials = SessionCredentials> = {
   readonly credentials: C;
   readonly space?: string;
   /** The principal that the caller believes to be, dot-form. */

@@ -13,8 +13,18 @@
 export { connect } from "./session.ts";
 export type { HistoryOptions, ListenOptions, Me, Sent, Session } from "./session-types.ts";
 export { DEFAULT_LIMITS, type Limits, type SessionOptions } from "./options.ts";
-export type { Credentials, LocalCredentials, UserCredentials } from "./identity.ts";
+export type {
+  AgentCredentials,
+  BearerCredentials,
+  Credentials,
+  LocalCredentials,
+  SessionCredentials,
+  UserCredentials,
+} from "./identity.ts";
+export { type ChatSession, type ChatSessionOptions, openChatSession } from "./chat-session.ts";
+export { type DmReader, type DmReaderOptions, openDmReader } from "./dm-reader.ts";
 export type { ExchangeAt } from "./exchange.ts";
+export type { AgentView, AskedView } from "../protocol/endpoint/exchange-shapes.ts";
 export type { Content, MessageOptions } from "./compose.ts";
 export type { AskItem, ChatItem, DmItem, InboxItem } from "./item.ts";
 export type { Handler, Handling, Inbox } from "./inbox.ts";

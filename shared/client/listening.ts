@@ -61,7 +61,7 @@ export function createListening(options: ListeningOptions): Listening {
   const stateOf = (rail: "dm" | "role", durable: string) => (state: PullState, before: PullState) => {
     if (state === "missing") {
       events.tell({ type: "durable-missing", rail, durable });
-      mailbox.fail(missing(durable));
+      mailbox.fail(durableMissing(durable));
     } else if (before === "missing") {
       events.tell({ type: "durable-back", rail, durable });
       mailbox.recover();
@@ -124,7 +124,8 @@ export function createListening(options: ListeningOptions): Listening {
   };
 }
 
-function missing(durable: string): CotalError {
+/** What a reader of an inbox is told whose durable does not answer. */
+export function durableMissing(durable: string): CotalError {
   return new CotalError(ErrorCode.NotFound, `the inbox can't be read: its durable ${durable} does not answer`, {
     outcome: Outcome.NotExecuted,
     next: "run cotal doctor; reading may go on at any time, and the inbox comes back by itself with its durable",

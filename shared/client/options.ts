@@ -5,7 +5,7 @@ import { CotalError, ErrorCode, Outcome, badRequest } from "../protocol/base/err
 import { HEARTBEAT_MS } from "../protocol/chat/presence.ts";
 import { type JoinLink, parseJoinLink } from "../protocol/chat/join-link.ts";
 import type { SessionEvent } from "./events.ts";
-import type { Credentials, IdentityOptions } from "./identity.ts";
+import type { IdentityOptions, SessionCredentials } from "./identity.ts";
 import type { CardOptions } from "./presence.ts";
 
 /** Bounds and times of a session; times in milliseconds. */
@@ -54,7 +54,7 @@ export type SessionOptions = {
   /** A join link (§10) in place of `servers` and `space`. */
   readonly link?: string;
   readonly space?: string;
-  readonly credentials: Credentials;
+  readonly credentials: SessionCredentials;
   /** The principal one believes to be; a credential of another fails here (§2). */
   readonly principal?: string;
   /** Display name: one line, at most 128 characters. */
@@ -109,7 +109,7 @@ export function resolveTarget(options: SessionOptions): Target {
 }
 
 /** §10: a credential excludes a token and a password. */
-function withSecret(credentials: Credentials, link: JoinLink | undefined): Credentials {
+function withSecret(credentials: SessionCredentials, link: JoinLink | undefined): SessionCredentials {
   if (link?.secret === undefined) return credentials;
   if (credentials.kind === "open") return { ...credentials, secret: link.secret };
   throw new CotalError(ErrorCode.BadRequest, "the join link carries a secret, and a credential is given too", {

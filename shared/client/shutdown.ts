@@ -47,7 +47,7 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
 }
 
 /** Waits for the work, not for its success: a connection that falls meanwhile ends the session too. */
-function within(work: Promise<unknown>, ms: number): Promise<void> {
+export function within(work: Promise<unknown>, ms: number): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, ms);
     const done = (): void => {

@@ -1,6 +1,6 @@
 /**
- * Who a session is, for somebody who signs in (§2, §10): the exchange says it, and says it again with
- * each bearer.
+ * Who a session is, for somebody who signs in and for an agent with a secret (§2, §10): the exchange says
+ * it, and says it again with each bearer.
  *
  * Invariants
  * 1. Owner, actor and lifecycle come from the exchange; the client draws only the nonce of its inbox
@@ -13,8 +13,12 @@ import { type RandomBytes, connId, dotForm, drawNonce, principal } from "../prot
 import { inboxPrefix } from "../protocol/base/broker-subjects.ts";
 import { spaceToken } from "../protocol/base/subjects.ts";
 import { type BearerSource, createBearerSource } from "./bearer-source.ts";
+import type { AskedView, ExchangeProof } from "../protocol/endpoint/exchange-shapes.ts";
+import { agentSecret } from "./agent-secret.ts";
 import { type Exchanged, askExchange } from "./exchange.ts";
 import {
+  type AgentCredentials,
+  type BearerCredentials,
   type Identity,
   type IdentityOptions,
   type UserCredentials,
@@ -28,10 +32,12 @@ export type Waiting = Pick<ConnectOptions, "reconnect" | "signal" | "onStatus">;
 /** Any identity; asks the exchange where it has to. Whoever gets one with a supply closes it. */
 export async function openIdentity(options: IdentityOptions, random: RandomBytes, waiting: Waiting): Promise<Identity> {
   const { credentials } = options;
-  if (credentials.kind !== "user") return resolveIdentity({ ...options, credentials }, random);
+  if (credentials.kind === "static" || credentials.kind === "open") {
+    return resolveIdentity({ ...options, credentials }, random);
+  }
   const space = ownSpace(options, credentials);
   const { actor } = principal("local", credentials.actor);
-  const source = createBearerSource({ fetch: fetcher({ ...credentials, space, actor }) });
+  const source = createBearerSource({ fetch: fetcher({ ...credentials, actor }, space) });
   try {
     await waitFor(source, { ...waiting, name: actor });
     return checked(identityOf(source, space, drawNonce(random), options), options);
@@ -41,7 +47,7 @@ export async function openIdentity(options: IdentityOptions, random: RandomBytes
   }
 }
 
-function ownSpace(options: IdentityOptions, credentials: UserCredentials): string {
+function ownSpace(options: IdentityOptions, credentials: Pick<UserCredentials, "space">): string {
   const space = spaceToken(credentials.space);
   if (options.space === undefined || spaceToken(options.space) === space) return space;
   throw refused(
@@ -92,21 +98,38 @@ function actName(bearer: string): string | undefined {
   }
 }
 
-function fetcher(user: UserCredentials): (signal: AbortSignal) => Promise<Exchanged> {
-  const { exchange, space, actor, view } = user;
-  let asking: Promise<string> | undefined;
+/** Asks for one bearer; at another address where the exchange was started again. */
+function fetcher(
+  credentials: UserCredentials | AgentCredentials | BearerCredentials,
+  space: string,
+): BearerCredentials["fetch"] {
+  if (credentials.kind === "bearer") return credentials.fetch;
+  const { exchange, actor } = credentials;
+  const prove = proofOf(credentials);
   return async (signal) => {
-    asking ??= tokenOf(user).finally(() => {
-      asking = undefined;
-    });
-    const idToken = await asking;
-    // Read again at each request: a restarted exchange may be somewhere else.
+    const request = await prove();
     const at = typeof exchange === "function" ? exchange() : exchange;
-    return askExchange(at, { space, idToken, actor, ...(view === undefined ? {} : { view }) }, signal);
+    return askExchange(at, { space, actor, ...request }, signal);
   };
 }
 
-async function tokenOf({ idToken }: UserCredentials): Promise<string> {
+/** The proof of each request, with the view that it is for. */
+function proofOf(credentials: UserCredentials | AgentCredentials): () => Promise<ExchangeProof & AskedView> {
+  if (credentials.kind === "agent") {
+    const { owner, asks } = credentials;
+    return async () => ({ owner, secret: agentSecret(credentials), ...asks });
+  }
+  let asking: Promise<string> | undefined;
+  return async () => {
+    asking ??= tokenOf(credentials).finally(() => {
+      asking = undefined;
+    });
+    return { idToken: await asking, ...credentials.asks };
+  };
+}
+
+/** Throws a `CotalError` that quotes nothing of what its source threw. */
+export async function tokenOf({ idToken }: Pick<UserCredentials, "idToken">): Promise<string> {
   let token: string;
   try {
     token = await idToken();

@@ -9,7 +9,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readFileSync } from "node:fs";
 import { randomBytes } from "node:crypto";
+import { DEFAULT_MAX_EXCHANGES } from "../../services/auth/edge/exchange.ts";
 import type { TlsEvent } from "../../services/auth/edge/face-tls.ts";
+import { DEFAULT_PROBES } from "../../services/auth/edge/probing-budget.ts";
+import { DEFAULT_WINDOW } from "../../services/auth/edge/selection-windows.ts";
 import { type FaceSettings, openFaces } from "../../services/auth/open-faces.ts";
 import type { PublicFace } from "../../services/auth/public-faces.ts";
 import { FaceFile } from "../../shared/protocol/endpoint/exchange-shapes.ts";
@@ -48,6 +51,7 @@ export async function startFaces(options: TestFacesOptions = {}): Promise<TestFa
       ownerSecret: randomBytes(32),
     },
     authority: rig.authority,
+    chat: rig.chat,
     limits: rig.limits,
     scope: { issuer: rig.issuer, audience: rig.audience },
     isReady: () => true,
@@ -57,7 +61,12 @@ export async function startFaces(options: TestFacesOptions = {}): Promise<TestFa
     facePort: 0,
     publicFace: undefined,
     clientServers: undefined,
+    probes: DEFAULT_PROBES,
+    exchanges: DEFAULT_MAX_EXCHANGES,
+    selection: DEFAULT_WINDOW,
+    chatProofSeconds: 300,
     onExchange: () => undefined,
+    onChat: () => undefined,
     onFace: () => undefined,
     onTls: (event) => tlsEvents.push(event),
     onDevIssuer: () => {

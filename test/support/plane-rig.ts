@@ -20,10 +20,10 @@ export type PlaneRig = {
   readonly expectNothingLeft: () => Promise<void>;
 };
 
-const CHILDREN = ["launcher", "broker", "provisioner"] as const;
+const CHILDREN = ["launcher", "broker", "provisioner", "auth"] as const;
 
-/** Registers the hooks; the rig's fields are those of the test that runs. */
-export function planeRig(): PlaneRig {
+/** Registers the hooks; the rig's fields are those of the test that runs. Planes are made as `mode` says, if it is given. */
+export function planeRig(mode: readonly string[] = []): PlaneRig {
   let state = "";
   let port = 0;
   let plane = planeOn("", 0);
@@ -36,7 +36,7 @@ export function planeRig(): PlaneRig {
     for (const child of CHILDREN) resume(plane.pid(child));
     await plane.stop();
   });
-  const up = (...args: string[]): string[] => ["up", "--state", state, "--port", String(port), ...args];
+  const up = (...args: string[]): string[] => ["up", "--state", state, "--port", String(port), ...mode, ...args];
   return {
     get plane() {
       return plane;

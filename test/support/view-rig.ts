@@ -119,7 +119,7 @@ export async function viewRig(options: EdgeRigOptions = {}): Promise<ViewRig> {
       token({ aud: DM_AUDIENCE, purpose: "dm-reader", actor, lifecycle, space: rig.space, ...claims }),
     grant,
     agent: async (actor, over = {}) => {
-      const secret = randomBytes(24).toString("base64url");
+      const secret = randomBytes(24).toString("hex");
       const secretDigest = createHash("sha256").update(secret).digest("hex");
       return { row: await grant(actor, { kind: "managed", secretDigest, ...over }), secret };
     },

@@ -20,6 +20,7 @@ import {
   ROLE_TOKEN,
   ROOT_CREDENTIAL_ID,
   SERVER_NKEY,
+  USER_NKEY,
 } from "../base/grammar.ts";
 import { isChannelPattern } from "../base/channels.ts";
 import { type Principal, dotForm } from "../base/principals.ts";
@@ -87,6 +88,25 @@ export const NatkeyRow = z.strictObject({
 });
 export type NatkeyRow = z.infer<typeof NatkeyRow>;
 
+/** Evidence of a connection that serves (§13.1). Nothing writes it yet; nothing but a retirement may end it. */
+export const ServiceNatkeyRow = NatkeyRow.extend({
+  service: z.strictObject({
+    /** The registration it serves under; its shape is that of the service rows, which are not built. */
+    witness: z.record(z.string(), z.unknown()),
+    /** Of the issued service JWT; the outer one is the native root. */
+    credentialId: z.string().min(1),
+    connection: z.strictObject({
+      userNkey: z.string().regex(USER_NKEY),
+      serverId: z.string().regex(SERVER_NKEY),
+      clientId: z.number().int().positive().max(Number.MAX_SAFE_INTEGER),
+    }),
+  }),
+});
+export type ServiceNatkeyRow = z.infer<typeof ServiceNatkeyRow>;
+
+/** All that the family `natkey.` may hold. */
+export const EvidenceRow = z.union([NatkeyRow, ServiceNatkeyRow]);
+
 /** A connection as its server counts it: the number is never given twice while that server runs. */
 export const ConnectionTuple = z.strictObject({
   serverId: z.string().regex(SERVER_NKEY),
@@ -113,9 +133,18 @@ export const actorKey = {
   actorsOf: (owner: string) => `actor.${owner}.*`,
   allActors: "actor.>",
   natkey: (userKey: string) => `natkey.${userKey}`,
+  allNatkeys: "natkey.>",
   plane: "plane",
 } as const;
 
 export function actorMatchesKey(row: ActorRow, p: Principal): boolean {
   return row.owner === p.owner && row.actor === p.actor;
+}
+
+/** The user key that evidence is filed under; `undefined` for a key that is none of evidence. */
+export function userKeyOf(key: string): string | undefined {
+  const [family, userKey, ...rest] = key.split(".");
+  return family === "natkey" && userKey !== undefined && rest.length === 0 && USER_NKEY.test(userKey)
+    ? userKey
+    : undefined;
 }

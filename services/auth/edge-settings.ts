@@ -1,0 +1,127 @@
+/**
+ * What the edge of a space is told by the settings, and what its events come to: metrics and log lines.
+ *
+ * Invariants: no event carries a secret (`edge/`); lines that others cause are bounded.
+ */
+import type { Context } from "../../shared/daemon/lifecycle.ts";
+import { DEV_ISSUER_NOTICE } from "./dev-issuer.ts";
+import type { Rate } from "./edge/buckets.ts";
+import { DEFAULT_LIMIT_SIZES, type LimitSizes } from "./edge/connect-limits.ts";
+import type { TlsEvent } from "./edge/face-tls.ts";
+import type { EdgeSettings } from "./open-edge.ts";
+import { publicFaces } from "./public-faces.ts";
+import type { Values } from "./spaces.ts";
+import type { Sparing } from "./sparing.ts";
+
+/** By space. Throws `bad-request` for settings that don't fit each other. */
+export function edgeSettings(
+  context: Context<Values>,
+  sparing: Sparing,
+): (space: string) => Omit<EdgeSettings, "onChat"> {
+  const { values, metrics, log } = context;
+  const connects = metrics.counter({
+    name: `${metrics.prefix}connects_total`,
+    help: "Connects that the broker asked about, by result.",
+    labels: ["space", "result"],
+  });
+  const connectSeconds = metrics.histogram({
+    name: `${metrics.prefix}connect_duration_seconds`,
+    help: "From the broker's question to our answer.",
+    labels: ["space"],
+  });
+  const exchanges = metrics.counter({
+    name: `${metrics.prefix}exchanges_total`,
+    help: "Exchanges, by face and result.",
+    labels: ["space", "face", "result"],
+  });
+  const exchangeSeconds = metrics.histogram({
+    name: `${metrics.prefix}exchange_duration_seconds`,
+    help: "From an exchange's arrival to its answer.",
+    labels: ["space"],
+  });
+  const { idpIssuer: issuer, idpAudience: audience, idpJwks: jwks, idpAlgorithms: algorithms } = values;
+  const { idpScopes: scopes, idpDmReaderAudience: dmReaderAudience } = values;
+  const idp =
+    issuer === undefined || audience === undefined
+      ? undefined
+      : {
+          issuer,
+          audience,
+          algorithms,
+          scopes,
+          ...(jwks === undefined ? {} : { jwks }),
+          ...(dmReaderAudience === undefined ? {} : { dmReaderAudience }),
+        };
+  const publicFace = publicFaces(values);
+  return (space) => ({
+    idp,
+    devIssuer: values.devIssuer,
+    faceFile: values.faceFile,
+    facePort: values.facePort,
+    publicFace: publicFace(space),
+    clientServers: values.clientServers,
+    connects: values.connects,
+    limits: limitSizes(values),
+    exchanges: values.exchanges,
+    chatProofSeconds: values.chatProofSeconds,
+    probes: atOnce(values.probes),
+    selection: { refusals: values.selectionRefusals, seconds: values.selectionSeconds },
+    onCallout: (event) => {
+      if (event.kind === "unreadable") {
+        connects.inc({ space, result: event.fault });
+        return;
+      }
+      if (event.kind === "unanswered") {
+        connects.inc({ space, result: event.kind });
+        sparing((more) => log.warn("a connect got no answer", { space, err: event.cause, ...more }));
+        return;
+      }
+      connects.inc({ space, result: event.kind === "allowed" ? "ok" : event.reason });
+      connectSeconds.observe({ space }, event.milliseconds / 1000);
+      if (event.kind === "allowed") log.debug("connected", { space, principal: event.principal });
+      else {
+        const { principal, line, cause } = event;
+        sparing((more) => log.info("denied", { space, principal, reason: line, err: cause, ...more }));
+      }
+    },
+    onExchange: ({ face, result, principal, milliseconds, cause }) => {
+      exchanges.inc({ space, face, result });
+      exchangeSeconds.observe({ space }, milliseconds / 1000);
+      log.debug("exchanged", { space, face, result, principal, err: cause });
+    },
+    onFace: ({ route, status, cause }) => {
+      if (status >= 500)
+        sparing((more) => log.warn("the exchange failed", { space, route, status, err: cause, ...more }));
+    },
+    onTls: (event) => sayTls(context, space, event),
+    onDevIssuer: () => log.warn(DEV_ISSUER_NOTICE, { space }),
+  });
+}
+
+/** As many at once as in a minute. */
+const atOnce = (perMinute: number): Rate => ({ burst: perMinute, perMinute });
+
+function limitSizes({ connectsPerActor, connectsPerOwner, connectsPerHost }: Values): LimitSizes {
+  return {
+    ...DEFAULT_LIMIT_SIZES,
+    actor: atOnce(connectsPerActor),
+    owner: atOnce(connectsPerOwner),
+    host: atOnce(connectsPerHost),
+  };
+}
+
+function sayTls({ log }: Context<Values>, space: string, event: TlsEvent): void {
+  switch (event.kind) {
+    case "renewed":
+      log.info("the certificate of the public exchange was renewed", { space });
+      break;
+    case "kept":
+      log.warn("the new certificate of the public exchange can't be used; the one before is served on", {
+        space,
+        err: event.cause,
+      });
+      break;
+    case "exposed":
+      log.warn("the key of the public exchange is exposed", { space, warning: event.warning });
+  }
+}
