@@ -14,6 +14,7 @@ import { join } from "node:path";
 import type { Credentials } from "../shared/client/identity.ts";
 import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
 import { OPEN_OWNER, drawLifecycleUid, principal } from "../shared/protocol/base/principals.ts";
+import type { AskedView } from "../shared/protocol/endpoint/exchange-shapes.ts";
 import { parseCreds } from "../shared/trust/creds.ts";
 import { createPrivate, trustPaths } from "../shared/trust/folder.ts";
 import { UsageError, argument } from "./exit.ts";
@@ -23,11 +24,12 @@ import type { Output } from "./output.ts";
 import { OWN_ACTOR, isUserSpace, userCredentials } from "./signin.ts";
 import type { CommonOptions, Target } from "./target.ts";
 
-/** The credentials that the options name; `undefined` if they name none. */
+/** The credentials that the options name; `undefined` if they name none. Who signs in may ask for a view. */
 export async function namedCredentials(
   target: Target,
   options: CommonOptions,
   out: Output,
+  asks?: AskedView,
 ): Promise<Credentials | undefined> {
   if (options.creds !== undefined && options.as !== undefined) {
     throw new UsageError("--creds and --as both say who acts", { next: "use one of them" });
@@ -35,7 +37,7 @@ export async function namedCredentials(
   if (options.creds !== undefined) return { kind: "static", file: options.creds };
   if (options.as === undefined) return undefined;
   const actor = argument(() => principal(OPEN_OWNER, options.as ?? "")).actor;
-  if (isUserSpace(target)) return userCredentials(target, actor);
+  if (isUserSpace(target)) return userCredentials(target, actor, asks);
   if (isOpen(target)) return openCredentials(target, actor);
   return { kind: "static", file: await keptCredential(target, actor, out) };
 }
@@ -50,9 +52,21 @@ export async function memberCredentials(target: Target, options: CommonOptions, 
   });
 }
 
-/** Who asks for what an operator does: the credentials that are named, else the operator's of this state. */
-export async function askingCredentials(target: Target, options: CommonOptions, out: Output): Promise<Credentials> {
-  return (await namedCredentials(target, options, out)) ?? operatorCredentials(target);
+/**
+ * Who asks for what an operator does: the credentials that are named, else the operator's of this state. Where
+ * these are not at hand it is whoever has signed in, as `asks` says; without it nobody else may.
+ */
+export async function askingCredentials(
+  target: Target,
+  options: CommonOptions,
+  out: Output,
+  asks?: AskedView,
+): Promise<Credentials> {
+  const named = await namedCredentials(target, options, out, asks);
+  if (named !== undefined) return named;
+  const hasOperator = existsSync(trustPaths(target.state).operatorCreds(target.space));
+  if (asks !== undefined && !hasOperator && isUserSpace(target)) return userCredentials(target, OWN_ACTOR, asks);
+  return operatorCredentials(target);
 }
 
 /** A link without a kept state behind it leads to a space that anybody may enter, or to a refusal. */

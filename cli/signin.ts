@@ -16,7 +16,7 @@ import {
 } from "../shared/client/exchange.ts";
 import type { UserCredentials } from "../shared/client/identity.ts";
 import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
-import { DevToken, ExchangePath, FaceFile } from "../shared/protocol/endpoint/exchange-shapes.ts";
+import { type AskedView, DevToken, ExchangePath, FaceFile } from "../shared/protocol/endpoint/exchange-shapes.ts";
 import { trustPaths } from "../shared/trust/folder.ts";
 import { planePaths } from "../launcher/state-folder.ts";
 import { type Login, type LoginPlace, type SignedIn, exchangeUrl, hasLogin, readLogin, timesOf } from "./login-file.ts";
@@ -36,14 +36,15 @@ export function isOwnSpace({ state, space }: LoginPlace): boolean {
   return existsSync(trustPaths(state).sentinel(space));
 }
 
-/** Credentials of an actor of whoever has signed in. */
-export function userCredentials(at: LoginPlace, actor: string): UserCredentials {
+/** Credentials of an actor of whoever has signed in; as the view that is asked for, if one is (§10). */
+export function userCredentials(at: LoginPlace, actor: string, asks: AskedView = {}): UserCredentials {
   return {
     kind: "user",
     space: at.space,
     actor,
     exchange: () => exchangeOf(at, loginOf(at)),
     idToken: () => idTokenOf(at, loginOf(at)),
+    asks,
   };
 }
 

@@ -1,14 +1,20 @@
 /**
  * A small agent: answers what is written to it, and greets in a channel when somebody names it.
  *
+ *     npx node examples/echo-agent.ts
+ *
+ * It acts as `echo` of whoever has signed in on this machine. Where credentials are minted instead:
+ *
  *     npx cotal mint --owner acme --actor echo --subscribe general --publish general --out echo.creds
  *     npx node examples/echo-agent.ts nats://127.0.0.1:4222 echo.creds
  */
 import { connect } from "cotal";
+import { signedIn } from "cotal/signed-in";
 
-const [server = "nats://127.0.0.1:4222", file = "echo.creds"] = process.argv.slice(2);
+const [server = "nats://127.0.0.1:4222", file] = process.argv.slice(2);
+const credentials = file === undefined ? signedIn({ actor: "echo" }) : ({ kind: "static", file } as const);
 
-const session = await connect({ servers: [server], credentials: { kind: "static", file } });
+const session = await connect({ servers: [server], credentials });
 await session.join("general");
 console.log(`${session.me.id} is here`);
 

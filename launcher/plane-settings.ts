@@ -7,23 +7,34 @@
 import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
 import type { AuthMode } from "../shared/protocol/chat/space-settings.ts";
 import { trustPaths } from "../shared/trust/folder.ts";
-import { DEFAULT_PORT, planePaths, readRemembered } from "./state-folder.ts";
+import { keptAuthMode } from "../shared/trust/space-file.ts";
+import { DEFAULT_PORT, knownSpaces, planePaths, readRemembered } from "./state-folder.ts";
 
 export type Asked = { readonly port?: number | undefined; readonly auth?: AuthMode | undefined };
 export type Settled = { readonly port: number; readonly auth: AuthMode; readonly spaces: string[] };
 
+/** Decision H49. */
+const DEFAULT_AUTH: AuthMode = "user";
+
 /** Port, mode and spaces: what was asked for, else what this state was made with. */
 export function settle(state: string, space: string, asked: Asked): Settled {
   const before = readRemembered(state);
-  const auth = asked.auth ?? before?.auth ?? "static";
-  if (before !== undefined && before.auth !== auth) {
-    throw new CotalError(ErrorCode.FailedPrecondition, `${state} was made with auth mode ${before.auth}, not ${auth}`, {
+  const made = before?.auth ?? modeOf(state);
+  const auth = asked.auth ?? made ?? DEFAULT_AUTH;
+  if (made !== undefined && made !== auth) {
+    throw new CotalError(ErrorCode.FailedPrecondition, `${state} was made with auth mode ${made}, not ${auth}`, {
       outcome: Outcome.NotExecuted,
       next: `name another folder with --state, or leave --auth ${auth} out`,
     });
   }
   const spaces = [...new Set([...(before?.spaces ?? []), space])];
   return { port: asked.port ?? before?.port ?? DEFAULT_PORT, auth, spaces };
+}
+
+/** What a state whose record of it is lost was made with: its spaces say. Only where people sign in may both be. */
+function modeOf(state: string): AuthMode | undefined {
+  const modes = knownSpaces(state).map((space) => keptAuthMode(state, space));
+  return modes.includes("user") ? "user" : modes.find((mode) => mode !== undefined);
 }
 
 /** What the provisioner of an authenticated broker is told: it takes up every space that has keys. */

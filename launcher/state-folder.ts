@@ -124,7 +124,7 @@ export function readRemembered(state: string): Remembered | undefined {
   const parsed = Remembered.safeParse(parseJson(text));
   if (parsed.success) return parsed.data;
   throw new CotalError(ErrorCode.FailedPrecondition, `${path} does not parse`, {
-    next: 'restore it, for example {"v":1,"port":4222,"auth":"static"}, with the mode this state was made with',
+    next: 'restore it, for example {"v":1,"port":4222,"auth":"user"}, with the mode this state was made with',
   });
 }
 

@@ -3,11 +3,13 @@ import { type Command, Option } from "commander";
 import { ProvisionerCommand } from "../../shared/grants/commands.ts";
 import { DeliveryClass, replayWindowMs } from "../../shared/protocol/chat/channel-config.ts";
 import { ChannelSetAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import { View } from "../../shared/protocol/endpoint/views.ts";
 import { typedChannel } from "../channel-names.ts";
 import { UsageError, argument } from "../exit.ts";
 import { withRail } from "../operator.ts";
 import { askingCredentials } from "../identity.ts";
 import { type Invocation, handle } from "../program.ts";
+import { registerChannelPurge } from "./channel-purge.ts";
 import { oneLine, table } from "../text.ts";
 
 type SetOptions = {
@@ -33,6 +35,7 @@ export function registerChannelSet(program: Command): void {
     .option("--description <text>", "one line about it, or none")
     .option("--instructions <text>", "what members should know, or none");
   handle<SetOptions>(set, channelSet);
+  registerChannelPurge(channel);
 }
 
 async function channelSet({ options, out, target }: Invocation<SetOptions>, text?: string): Promise<void> {
@@ -50,7 +53,7 @@ async function channelSet({ options, out, target }: Invocation<SetOptions>, text
     });
   }
   const at = target();
-  const credentials = await askingCredentials(at, options, out);
+  const credentials = await askingCredentials(at, options, out, { view: View.ChannelWriter });
   const { config } = await withRail(at, credentials, (rail) =>
     rail.ask(
       ProvisionerCommand.ChannelSet,

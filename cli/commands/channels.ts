@@ -12,7 +12,7 @@ export function registerChannels(program: Command): void {
 
 async function channels({ options, out, target }: Invocation<object>): Promise<void> {
   const at = target();
-  const credentials = await askingCredentials(at, options, out);
+  const credentials = await askingCredentials(at, options, out, {});
   const answer = await withRail(at, credentials, ({ reads }) => reads.channels());
   const sorted = answer.channels.toSorted((a, b) => (a.channel < b.channel ? -1 : 1));
   if (out.json) {

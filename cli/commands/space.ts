@@ -112,7 +112,7 @@ async function untilUnderWay(at: Target): Promise<void> {
 
 async function showSpace({ options, out, target }: Invocation<object>): Promise<void> {
   const at = target();
-  const credentials = await askingCredentials(at, options, out);
+  const credentials = await askingCredentials(at, options, out, {});
   show(out, await withRail(at, credentials, ({ reads }) => reads.space()));
 }
 

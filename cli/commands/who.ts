@@ -14,7 +14,7 @@ export function registerWho(program: Command): void {
 
 async function who({ options, out, target }: Invocation<{ readonly all?: boolean }>): Promise<void> {
   const at = target();
-  const credentials = await askingCredentials(at, options, out);
+  const credentials = await askingCredentials(at, options, out, {});
   const roster = await withRail(at, credentials, ({ reads }) => wholeRoster(reads));
   const shown = roster.entries
     .filter(({ live }) => live || options.all === true)

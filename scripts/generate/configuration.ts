@@ -2,6 +2,7 @@
  * docs/configuration.md: the settings of every daemon from its own table, the CLI's environment, and
  * where the state folder keeps what.
  */
+import { loginPath } from "../../cli/login-file.ts";
 import { DEFAULT_PORT, planePaths } from "../../launcher/state-folder.ts";
 import { authConfig } from "../../services/auth/config.ts";
 import { provisionerConfig } from "../../services/provisioner/config.ts";
@@ -39,6 +40,11 @@ const CLI_ENVIRONMENT: readonly (readonly [string, string, string])[] = [
   ["COTAL_IDP_CLIENT_ID", "what the space's exchange says", "The client that it comes as; `--client-id` beats it."],
   ["NO_COLOR", "unset", "Set to anything: no colours."],
   [
+    "NODE_EXTRA_CA_CERTS",
+    "unset",
+    "A PEM file of authorities to trust besides the system's: for a broker or an exchange with a certificate of your own.",
+  ],
+  [
     "NATS_SERVER_BIN",
     "unset",
     "The path of a nats-server 2.12 or newer. Else the npm package's, then the one on `PATH`.",
@@ -56,7 +62,10 @@ export function generateConfiguration(): Generated[] {
     "A `COTAL_*` variable of your shell is for the command line alone: the launcher does not hand it to its daemons.\n",
     "## Ports\n",
     `The broker that \`cotal up\` starts listens on 127.0.0.1, port ${DEFAULT_PORT}, or on what \`--port\` names; a state folder`,
-    "remembers its port. Each daemon answers `/livez`, `/readyz` and `/metrics` on a port of its own, which it logs.\n",
+    "remembers its port. Each daemon answers `/livez`, `/readyz` and `/metrics` on a port of its own, which it logs.",
+    "The auth service has a listener more for each space, on 127.0.0.1 and a free port, for programs of this machine; its",
+    "address and capability are in the face file. With `COTAL_AUTH_PUBLIC` it has another one for everybody else, over TLS.",
+    "Each of them answers `/jwks`, and for its own space alone `/livez` and `/readyz`.\n",
     ...Object.entries(DAEMONS).flatMap(([name, config]) => [`## The daemon ${code(name)}\n`, settingsTable(config)]),
     "## Exit codes of a daemon\n",
     table(
@@ -120,6 +129,7 @@ function stateRows(): string[][] {
     [trust.operatorCreds(space), "the operator's own credential", "command line"],
     [trust.agentCreds(space, "<actor>"), "credentials kept for `--as <actor>`", "command line"],
     [`${trust.agents(space)}/<actor>.uid`, "who `--as <actor>` is in an open space", "command line"],
+    [loginPath({ state: "<state>", space }), "who has signed in, with the tokens of that sign-in", "command line"],
     [`${trust.agents(space)}/pending`, "keys of mints that are under way", "command line"],
     ["<state>/broker", "configuration, accounts and store of the broker", "broker"],
     [plane.remembered, "the port and the mode that this state was made with", "launcher"],

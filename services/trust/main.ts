@@ -28,13 +28,7 @@ import { serverConfigText } from "./server-config.ts";
 import { ensureAuthTrust, hasAuthTrust, publishAuth } from "./auth-trust.ts";
 import { accountLimits, setAccountLimits } from "./account-limits.ts";
 import { alone } from "./lock.ts";
-import {
-  addRevoked,
-  ensureOperatorCredential,
-  ensureSpaceTrust,
-  publishSpace,
-  refusedUsers,
-} from "./space-trust.ts";
+import { addRevoked, ensureOperatorCredential, ensureSpaceTrust, publishSpace, refusedUsers } from "./space-trust.ts";
 import { assertServers, connectSystem, connectedUsers, pushAccount, serverFacts } from "./system-account.ts";
 
 const MAX_PAYLOAD = 1_048_576;

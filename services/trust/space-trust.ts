@@ -28,7 +28,7 @@ import {
   writePrivate,
 } from "../../shared/trust/folder.ts";
 import { IssuedList } from "../../shared/trust/issued.ts";
-import { SpaceFile } from "../../shared/trust/space-file.ts";
+import type { SpaceFile } from "../../shared/trust/space-file.ts";
 import { type CredentialView, mintUser } from "../../shared/trust/jwt.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { systemOwner } from "../../shared/trust/owner.ts";

@@ -167,7 +167,7 @@ export function spaceStreams(space: string, options: SpaceOptions): readonly Str
 
 /**
  * Buckets: history 1 and, as stock KV has it, `discard` new: only a key's older value ever leaves.
- * No rollup and no marker TTL: a row leaves by a delete pinned to its sequence, or stands as a marker.
+ * No rollup, and no life for a message but in `auth`: a row that was deleted stands as a marker.
  */
 const BUCKETS: Readonly<Record<BucketKey, Definition>> = {
   // §6: written by its owner, read in pages (batched direct gets).
@@ -185,8 +185,8 @@ const BUCKETS: Readonly<Record<BucketKey, Definition>> = {
   anycast: { max_msg_size: ANYCAST_MAX_BYTES, allow_direct: true },
   // Supplement B: never-deleted families live here; direct for non-fencing reads.
   records: { allow_direct: true, deny_delete: true, deny_purge: true },
-  // H24: prunable families leave by a delete pinned to the sequence read; no purge reaches the rest.
-  auth: { deny_purge: true },
+  // H24: no row is deleted or has a life of its own; a prunable one leaves under a marker that has one.
+  auth: { allow_msg_ttl: true, deny_delete: true, deny_purge: true },
   sessions: { deny_purge: true },
   issued: { deny_delete: true, deny_purge: true },
   accepted: { allow_direct: true, deny_delete: true, deny_purge: true },

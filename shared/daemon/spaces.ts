@@ -132,7 +132,7 @@ async function renew(served: KeptSpace, loop: Loop): Promise<void> {
     loop.ok();
   } catch (thrown) {
     const { message, next = "read the log of this process; it is tried again by itself" } = toCotalError(thrown);
-    loop.failing(`the credentials of this process were not renewed: ${message}`, next);
+    loop.failing(`a renewal failed: ${message}`, next);
   }
 }
 

@@ -10,6 +10,7 @@ import { type BucketKey, bucketStream, dlvDurable, dmDurable, spaceNames } from 
 import type { Principal } from "../protocol/base/principals.ts";
 import { ledgerKey } from "../protocol/ledger/rows.ts";
 import { actorKey } from "../protocol/ledger/actor-rows.ts";
+import { CHAT_FAMILIES } from "../protocol/ledger/chat-rows.ts";
 import { AuthCommand, ProvisionerCommand } from "./commands.ts";
 import type { HolderScope } from "./client-profiles.ts";
 import { Account, type Row, pub, queueSub, sub } from "./row.ts";
@@ -104,7 +105,7 @@ export function authCalloutRows(scope: HolderScope): Row[] {
 }
 
 /** Families of the auth and records buckets that the auth service writes (§10, §13.1, decision H45). */
-const AUTH_FAMILIES = ["gate", "cred", "stage", "actor", "natkey"] as const;
+const AUTH_FAMILIES = ["gate", "cred", "stage", "actor", "natkey", ...CHAT_FAMILIES] as const;
 const RECORD_FAMILIES = ["uid", "lifecycle", "frontier"] as const;
 
 /** The auth service in the store: its ledger, and what a new lifecycle needs before anybody may use it. */

@@ -9,6 +9,7 @@ import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { userCredentials } from "../../cli/signin.ts";
 import { connect } from "../../shared/client/index.ts";
 import { type TestPlane, cli, planeOn } from "../support/cli.ts";
 import { freePort, startBroker } from "../support/nats-server.ts";
@@ -32,9 +33,10 @@ const CALM_MS = 1000;
 /** A request that went out before the daemon was back is never answered: the next try comes soon. */
 const READ_TIMEOUT_MS = 500;
 
-type Daemon = "provisioner" | "launcher" | "broker";
+type Daemon = "provisioner" | "auth" | "launcher" | "broker";
 const DAEMONS: readonly (readonly [Daemon, Omit<Metric, "metric" | "unit">])[] = [
   ["provisioner", { aim: "< 120", note: "bare: a node process with one nats.js connection" }],
+  ["auth", { aim: "< 120", note: "bare: the same" }],
   ["launcher", { aim: "< 120", note: "bare: the same" }],
   ["broker", { note: "bare: the same binary with JetStream and no streams" }],
 ];
@@ -93,11 +95,9 @@ async function memory(plane: TestPlane, { restMs }: IdleSizes, report: Report): 
 }
 
 async function recovery(plane: TestPlane, { kills }: IdleSizes, report: Report): Promise<void> {
-  const file = join(plane.state, "bench.creds");
-  await plane.json("mint", "--owner", "acme", "--actor", "bench", "--out", file);
   const session = await connect({
     servers: [plane.server],
-    credentials: { kind: "static", file },
+    credentials: userCredentials({ state: plane.state, space: "main" }, "bench"),
     limits: { readTimeoutMs: READ_TIMEOUT_MS },
   });
   const work = async (): Promise<void> => {

@@ -44,13 +44,10 @@ export type JobName = keyof Jobs;
 export type OrderOf<Name extends JobName> = Parameters<Jobs[Name]>[0];
 export type ResultOf<Name extends JobName> = Awaited<ReturnType<Jobs[Name]>>;
 
-/** What goes down to a peer, and what comes up. */
+/** What goes down to a peer. */
 export type Told =
   | { readonly kind: "setup"; readonly side: SideName; readonly setup: Setup }
   | { readonly kind: "job"; readonly name: JobName; readonly order: unknown };
-export type Answered =
-  | { readonly ok: true; readonly result: unknown }
-  | { readonly ok: false; readonly message: string };
 
 /** The moment of sending leads the text: the monotonic clock is one for all processes of a machine. */
 export const stamp = (): string => process.hrtime.bigint().toString().padStart(20, "0");

@@ -2,15 +2,13 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import type { NatsConnection } from "@nats-io/transport-node";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { readAuthKeys } from "../../services/auth/keys.ts";
-import { type OpenSpaceOptions, openSpace } from "../../services/auth/open-space.ts";
 import { planeParts } from "../../services/auth/plane-parts.ts";
 import { createAuthority } from "../../services/auth/plane/authority.ts";
 import { type ClaimState, type Holding, keepClaim } from "../../services/auth/plane/claim.ts";
 import { livenessOf, tupleOf } from "../../services/auth/plane/liveness.ts";
-import type { PlaneParts } from "../../services/auth/plane/parts.ts";
-import { QUIET_MS } from "../../services/auth/plane/retire.ts";
+import type { Connected, PlaneParts } from "../../services/auth/plane/parts.ts";
 import { verifyConsumer } from "../../shared/broker/ensure.ts";
 import { leaderLast, rowPage } from "../../shared/broker/reads.ts";
 import { type ConsumerSpec, dlvConsumer, dmConsumer, roleConsumer } from "../../shared/broker/resources.ts";
@@ -24,6 +22,7 @@ import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
 import { ActorRow, PlaneRow } from "../../shared/protocol/ledger/actor-rows.ts";
 import { CredentialRow, GateRow, HeadRow, UidRow } from "../../shared/protocol/ledger/rows.ts";
 import { eventually } from "../support/cli.ts";
+import { openPlane } from "../support/open-plane.ts";
 import { EVERYTHING, OWNER, SIGN_IN } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
@@ -50,9 +49,11 @@ function parts(die?: Death, over: Partial<PlaneParts> = {}): PlaneParts {
       keys: readAuthKeys(join(space.state, "spaces", "{space}", "auth"), "main"),
       cleaner: () => Promise.reject(new Error("not in this test")),
       holdsPlane: () => true,
+      front: () => undefined,
       policy: "auto",
       defaults: { ...EVERYTHING, role: "reviewer" },
       actorsPerOwner: 1000,
+      limits: () => ({ subs: 1000, payload: 262_144 }),
     }),
     ...over,
   };
@@ -151,11 +152,11 @@ describe("many at once", () => {
 describe("W131.13 the end of a lifecycle", () => {
   test("W131.06 W131.13 what it left is removed by exact names before its name is granted again", async () => {
     const p = { owner: OWNER, actor: "ended" };
-    let now = Date.now();
     const removed: string[] = [];
+    let found: Connected = { kind: "some", count: 1 };
     const authority = createAuthority(
       parts(undefined, {
-        now: () => now,
+        connectionsOf: () => Promise.resolve(found),
         removeRemains: (who, uid) => {
           removed.push(`${who.actor} ${uid}`);
           return Promise.resolve();
@@ -167,7 +168,7 @@ describe("W131.13 the end of a lifecycle", () => {
     expect(await authority.check({ ...p, lifecycleUid: uid, credentialId })).toMatchObject({ ok: false });
     const regrant = () => authority.grant({ ...p, ...EVERYTHING, name: "again", kind: "interactive" });
     expect(await failure(regrant())).toMatchObject({ code: "failed-precondition" });
-    now += QUIET_MS;
+    found = { kind: "none" };
     const granted = await regrant();
     expect(granted.lifecycleUid).not.toBe(uid);
     expect(removed).toEqual([`ended ${uid}`]);
@@ -195,39 +196,16 @@ describe("W131.18 the service as a whole ends a lifecycle", () => {
   test("W131.18 W8.08 its durables and read list are gone, and its successor's begin after the gap", async () => {
     const own = await startSpace({ auth: "user" });
     const store = await own.store();
-    const clock = Date.now.bind(Date);
-    let ahead = 0;
-    vi.spyOn(Date, "now").mockImplementation(() => clock() + ahead);
-    const opened = await openSpace({
-      space: "main",
-      signal: new AbortController().signal,
-      onStatus: () => undefined,
-      servers: [own.url],
-      keysPattern: join(own.state, "spaces", "{space}", "auth"),
-      roles: { edge: false, plane: true },
-      plane: { policy: "auto", defaults: EVERYTHING, actorsPerOwner: 10 },
-      edge: {} as OpenSpaceOptions["edge"],
-      concurrency: 8,
-      perCaller: 8,
-      onServed: () => undefined,
-      onPlane: () => undefined,
-    });
+    const opened = await openPlane(own);
     const { authority } = opened;
     try {
-      await eventually(
-        () => opened.holdsPlane(),
-        (held) => held,
-        10_000,
-      );
       const p = { owner: OWNER, actor: "renewed" };
       const { uid } = await authority.enrol(p, SIGN_IN);
       const missing = (of: string) => [dmConsumer("main", p, of, 1), dlvConsumer("main", p, of)];
       expect(await absent(store, missing(uid))).toEqual([false, false]);
       await authority.revoke(p);
       await store.request(spaceSubjects("main").inst(p, { owner: OWNER, actor: "sender" }), "in the gap");
-      ahead = QUIET_MS;
       await authority.grant({ ...p, ...EVERYTHING, name: "renewed", kind: "interactive" });
-      ahead = 0;
       expect(await absent(store, missing(uid))).toEqual([true, true]);
       const acl = await leaderLast(
         store,
@@ -242,7 +220,6 @@ describe("W131.18 the service as a whole ends a lifecycle", () => {
       ).json<{ num_pending: number }>();
       expect(pending).toBe(0);
     } finally {
-      vi.restoreAllMocks();
       await opened.close();
       await own.stop();
     }

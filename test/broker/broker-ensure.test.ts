@@ -11,6 +11,7 @@ import {
   verifyStreams,
 } from "../../shared/broker/ensure.ts";
 import { type StreamSpec, dlvConsumer, dmConsumer, roleConsumer, spaceStreams } from "../../shared/broker/resources.ts";
+import { createWriter } from "../../shared/broker/write.ts";
 import { type TestBroker, startBroker } from "../support/nats-server.ts";
 import { failure } from "../support/refusal.ts";
 
@@ -157,6 +158,7 @@ describe("streams", () => {
     ["KV_cotal_accepted_deny", "$KV.cotal_accepted_deny.a"],
     ["KV_cotal_admission_deny", "$KV.cotal_admission_deny.a"],
     ["KV_cotal_records_deny", "$KV.cotal_records_deny.a"],
+    ["KV_cotal_auth_deny", "$KV.cotal_auth_deny.natkey.a"],
   ])("PH.05: neither a purge nor a delete reaches a row of %s", async (stream, subject) => {
     await ensureStreams(one.nc, specsOf("deny"));
     const { seq } = (await one.nc.request(subject, "fact")).json<{ seq: number }>();
@@ -167,16 +169,25 @@ describe("streams", () => {
     expect((await streamState(one.nc, stream)).messages).toBe(1);
   });
 
-  test("PH.02: a prunable row of the auth bucket leaves by a delete of its own sequence, a purge is refused", async () => {
+  test("PH.02: a row of the auth bucket leaves under a marker pinned to it, and the marker leaves by itself", async () => {
     await ensureStreams(one.nc, specsOf("deny"));
-    const stream = "KV_cotal_auth_deny";
-    const { seq } = (await one.nc.request("$KV.cotal_auth_deny.natkey.x", "old")).json<{ seq: number }>();
-    await one.nc.request("$KV.cotal_auth_deny.natkey.x", "renewed");
-    expect(await api(`STREAM.PURGE.${stream}`, {})).toMatchObject({ error: { err_code: 10110 } });
-    expect(await api(`STREAM.MSG.DELETE.${stream}`, { seq })).toHaveProperty("error");
-    expect((await streamState(one.nc, stream)).messages).toBe(1);
-    expect(await api(`STREAM.MSG.DELETE.${stream}`, { seq: seq + 1 })).toMatchObject({ success: true });
-    expect((await streamState(one.nc, stream)).messages).toBe(0);
+    const [stream, subject] = ["KV_cotal_auth_deny", "$KV.cotal_auth_deny.natkey.x"];
+    const others = (await streamState(one.nc, stream)).messages;
+    const { seq } = (await one.nc.request(subject, "old")).json<{ seq: number }>();
+    await one.nc.request(subject, "renewed");
+    const writer = createWriter({ nc: one.nc });
+    const marker = { headers: { "KV-Operation": "PURGE", "Nats-TTL": "1" } };
+    const late = await failure(writer.cas(stream, subject, new Uint8Array(), seq, marker));
+    expect(late).toMatchObject({ code: "conflict" });
+    await writer.cas(stream, subject, new Uint8Array(), seq + 1, marker);
+    expect((await streamState(one.nc, stream)).messages).toBe(others + 1);
+    // While it stands the key can't be created anew; once it has left, it can, and one writer wins.
+    expect(await failure(writer.create(stream, subject, new Uint8Array([1])))).toMatchObject({ code: "conflict" });
+    await expect.poll(async () => (await streamState(one.nc, stream)).messages, { timeout: 10_000 }).toBe(others);
+    const again = await Promise.allSettled(
+      Array.from({ length: 8 }, () => writer.create(stream, subject, new Uint8Array([1]))),
+    );
+    expect(again.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
   });
 
   test("PH.02: a shape the broker would silently bend is refused: schedules take deny_purge away", async () => {

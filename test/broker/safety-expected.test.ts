@@ -24,6 +24,16 @@ import { operator } from "./expected/operator.ts";
 import { probe } from "./expected/probe.ts";
 import { provisioner } from "./expected/provisioner.ts";
 import { systemAdministrator } from "./expected/system-administrator.ts";
+import {
+  channelPurger,
+  deployer,
+  dmReader,
+  historyPurger,
+  managerCaller,
+  purger,
+  sessionCaller,
+  transferWriter,
+} from "./expected/views.ts";
 
 const SPACE = "main";
 const EPOCH = 7;
@@ -124,6 +134,48 @@ describe("clients of front", () => {
   });
 });
 
+describe("views, minted by the callout alone; here by the space's own key", () => {
+  const scope = (actor: string) => ({ ...freshHolder(`u_${"v".repeat(26)}`, actor), space: "lab" });
+  const named = { manager: "m".repeat(26), other: "o".repeat(26) };
+  const hex = "ab".repeat(32);
+  // "sha256:" and the digest, in base64url, as the stock object store spells a name.
+  const name = "c2hhMjU2OmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWI=";
+
+  test.each([
+    ["channel-purger", channelPurger],
+    ["purger", purger],
+    ["deployer", deployer],
+    ["dm-reader", dmReader],
+  ] as const)("W9.11 W9.14 W9.15 W10.10 PF.01 %s", async (profile, expected) => {
+    const credential = await daemonCredential(space, profile, "front", scope(profile.replace("-", "_")));
+    await expectHeld(credential, only(expected(who(credential, "lab"))));
+  });
+
+  test.each([true, false])("W9.12 W9.14 W9.15 W10.11 PF.01 manager-caller, with spawn: %s", async (spawns) => {
+    const credential = await daemonCredential(space, "manager-caller", "front", {
+      ...scope("caller"),
+      managerInstanceId: named.manager,
+      capabilities: spawns ? ["admin", "spawn"] : ["admin"],
+    });
+    await expectHeld(credential, only(managerCaller(who(credential, "lab"), named, spawns)));
+  });
+
+  test("W9.14 W9.15 W10.16 PF.01 session-caller", async () => {
+    const session = { endpoint: "manager", sessionId: "s".repeat(26), epoch: 3 };
+    const credential = await daemonCredential(space, "session-caller", "front", { ...scope("caller"), session });
+    await expectHeld(credential, only(sessionCaller(who(credential, "lab"), { id: session.sessionId, epoch: 3 })));
+  });
+
+  test("W9.09 W9.14 W9.15 W10.18 PF.01 transfer-writer", async () => {
+    const transferWriterClaim = { instanceId: named.manager, hex };
+    const credential = await daemonCredential(space, "transfer-writer", "front", {
+      ...scope("sender"),
+      transferWriter: transferWriterClaim,
+    });
+    await expectHeld(credential, only(transferWriter(who(credential, "lab"), { ...named, hex, name })));
+  });
+});
+
 describe("daemons, each with one function", () => {
   const OWNER = `u_${"d".repeat(26)}`;
 
@@ -163,6 +215,12 @@ describe("daemons, each with one function", () => {
     const scope = { ...freshHolder(OWNER, "cleaner"), space: "lab", target: { principal: { owner, actor }, uid } };
     const credential = await daemonCredential(space, "deprovisioner", "store", scope);
     await expectHeld(credential, only(deprovisioner(who(credential, "lab"), target)));
+  });
+
+  test("W9.14 PF.01 history-purger", async () => {
+    const scope = { ...freshHolder(OWNER, "provisioner"), space: "lab" };
+    const credential = await daemonCredential(space, "history-purger", "store", scope);
+    await expectHeld(credential, only(historyPurger(who(credential, "lab"))));
   });
 
   test("W9.14 PF.01 system-administrator", async () => {

@@ -17,7 +17,7 @@ vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 
 let plane: TestPlane;
 beforeAll(async () => {
-  plane = await startPlane();
+  plane = await startPlane("--auth", "static");
 });
 afterAll(() => plane.stop());
 

@@ -21,7 +21,7 @@ import { ctrlC, planeRig } from "../support/plane-rig.ts";
 // Each test runs a dozen real processes; a slow machine needs the room, none measures it.
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 
-const rig = planeRig();
+const rig = planeRig(["--auth", "static"]);
 
 describe("what it survives", () => {
   /** Sends as fast as receipts come until told to stop; the texts that were acknowledged. */

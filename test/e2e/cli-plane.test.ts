@@ -1,10 +1,10 @@
 /** The embedded space as processes: how it starts, what it refuses, how it ends. */
-import { chmodSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test, vi } from "vitest";
-import { type Item, cli, leftOf, matching, oldNode, startCli } from "../support/cli.ts";
+import { type Item, cli, leftOf, matching, oldNode, startCli, textsOf } from "../support/cli.ts";
 import { freePort } from "../support/nats-server.ts";
 import { ctrlC, planeRig } from "../support/plane-rig.ts";
 
@@ -34,7 +34,7 @@ describe("start and end", () => {
       server: `nats://127.0.0.1:${rig.port}`,
       port: rig.port,
       space: "main",
-      auth: "static",
+      auth: "user",
       state: rig.state,
     });
   });
@@ -107,10 +107,11 @@ describe("start and end", () => {
     const started = await cli(rig.up("--detach", "--json"));
     expect(started.items()).toMatchObject([{ kind: "ready", port: rig.port }]);
     const [status] = await rig.plane.json("status");
-    expect(status).toMatchObject({ kind: "status", running: true, phase: "ready", auth: "static", space: "main" });
+    expect(status).toMatchObject({ kind: "status", running: true, phase: "ready", auth: "user", space: "main" });
     expect(((status?.["parts"] ?? []) as Item[]).map(({ name, health }) => [name, health])).toEqual([
       ["broker", "ok"],
       ["provisioner", "ok"],
+      ["auth", "ok"],
     ]);
     const [stopped] = await rig.plane.json("down");
     expect(stopped).toMatchObject({ kind: "stopped", ran: true });
@@ -162,11 +163,22 @@ describe("what is refused", () => {
   });
 
   test("a state keeps the mode it was made with: one that mints does not turn into one that is signed in to", async () => {
-    await cli(rig.up("--detach"));
+    await cli(rig.up("--auth", "static", "--detach"));
+    await rig.plane.json("send", "general", "kept", "--as", "alice");
+    expect((await rig.plane.json("space", "add", "lab"))[0]).toMatchObject({ space: "lab", auth: "static" });
     await rig.plane.run("down");
     const ran = await cli(rig.up("--auth", "user", "--json"));
     expect([ran.code, ran.items()[0]?.["code"]]).toEqual([1, "failed-precondition"]);
     await rig.expectNothingLeft();
+    const again = await cli(rig.up("--detach", "--json"));
+    expect(again.items()[0]).toMatchObject({ kind: "ready", auth: "static" });
+    expect(textsOf(await rig.plane.json("history", "general", "--as", "alice"))).toEqual(["kept"]);
+    // Also where what the state remembers of itself is lost.
+    await rig.plane.run("down");
+    rmSync(join(rig.state, "plane.json"));
+    const lost = await cli(rig.up("--detach", "--json"));
+    expect(lost.items()[0]).toMatchObject({ kind: "ready", auth: "static" });
+    expect(textsOf(await rig.plane.json("history", "general", "--as", "alice"))).toEqual(["kept"]);
   });
 
   test("an authenticated state is never opened by a flag", async () => {

@@ -1,9 +1,10 @@
-/** The example of the README's kind runs as it stands, in a process of its own. */
+/** The example and the README's program run as they stand, in processes of their own. */
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { type TestPlane, startPlane, textsOf } from "../support/cli.ts";
 import { type Sessions, sessionsOf, take } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 
@@ -44,4 +45,52 @@ test("the echo agent answers a direct message and a mention, and leaves when it 
   );
   child.kill("SIGTERM");
   expect(await ended).toBe(0);
+});
+
+describe("as whoever has signed in", () => {
+  const ROOT = join(import.meta.dirname, "..", "..");
+  let plane: TestPlane;
+  beforeAll(async () => {
+    plane = await startPlane();
+  }, 60_000);
+  afterAll(() => plane.stop());
+
+  /** A program of this folder, on the plane's state; its lines as they come. */
+  function running(...args: readonly string[]) {
+    const env = { ...process.env, COTAL_STATE: plane.state };
+    const child = spawn(process.execPath, args, { cwd: ROOT, env, stdio: ["ignore", "pipe", "inherit"] });
+    let out = "";
+    child.stdout.setEncoding("utf8").on("data", (text: string) => (out += text));
+    const ended = new Promise((resolve) => child.once("exit", resolve));
+    onTestFinished(async () => {
+      child.kill("SIGKILL");
+      await ended;
+    });
+    return { child, ended, out: () => out };
+  }
+
+  test("the echo agent needs no credential file where people sign in", async () => {
+    const echo = running(join("examples", "echo-agent.ts"), plane.server);
+    await expect.poll(echo.out, { timeout: 20_000 }).toMatch(/\.echo is here/);
+    await plane.json("dm", "echo", "anybody?", "--as", "alice");
+    const items = await plane.json("tail", "--as", "alice", "--dm", "--count", "1", "--timeout", "20");
+    expect(textsOf(items.filter(({ kind }) => kind === "dm"))).toEqual(["you said: anybody?"]);
+    echo.child.kill("SIGTERM");
+    expect(await echo.ended).toBe(0);
+  }, 60_000);
+
+  test("the program of the README runs as it stands, as the agent that the README grants", async () => {
+    const readme = readFileSync(join(ROOT, "README.md"), "utf8");
+    const [, grant = ""] = /^npx cotal (actor grant .*)$/m.exec(readme) ?? [];
+    const [, code = ""] = /```ts\n([^`]+)```/.exec(readme) ?? [];
+    await plane.json(...grant.split(" ").map((word) => word.replaceAll("'", "")));
+    const here = code.replace("nats://127.0.0.1:4222", plane.server);
+    expect(here).not.toBe(code);
+    const agent = running("--input-type=module-typescript", "--eval", here);
+    await expect
+      .poll(() => plane.json("who").then((members) => members.map(({ name }) => name)), { timeout: 20_000 })
+      .toContain("scout");
+    await plane.json("send", "news", "it works", "--as", "alice");
+    await expect.poll(agent.out, { timeout: 20_000 }).toBe("chat alice it works\n");
+  }, 60_000);
 });

@@ -2,10 +2,12 @@
 import { describe, expect, test } from "vitest";
 import type { Authority, ActorAdministration, Checked, Grant } from "../../services/auth/plane/authority-type.ts";
 import { createAuthority } from "../../services/auth/plane/authority.ts";
-import { QUIET_MS, endOpId } from "../../services/auth/plane/retire.ts";
+import type { Connected } from "../../services/auth/plane/parts.ts";
+import { endOpId } from "../../services/auth/plane/retire.ts";
 import { ROOT_LIFE_SECONDS, rootCredentialId } from "../../shared/ledger/root.ts";
 import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
 import type { ActorRow } from "../../shared/protocol/ledger/actor-rows.ts";
+import { MAX_BEARER_SECONDS } from "../../shared/trust/bearer.ts";
 import { ROOT_CREDENTIAL_ID } from "../../shared/protocol/base/grammar.ts";
 import { type MemoryLedger, memoryLedger } from "../support/memory-ledger.ts";
 import { EVERYTHING, NOW_MS, OWNER, SIGN_IN, STRANGER, SYSTEM, memoryParts } from "../support/plane-parts.ts";
@@ -387,6 +389,15 @@ describe("what a connect leaves", () => {
     expect(ledger.row("acl", `${OWNER}.alice.${act.lifecycleUid}`)).toMatchObject({ allowSubscribe: ["a"] });
   });
 
+  test("W9.18 a connect with a view leaves its evidence, and the read list as it was", async () => {
+    const { ledger, authority, act } = await enrolled({ defaults: { ...EVERYTHING, allowSubscribe: ["a"] } });
+    await authority.grant(grant({ allowSubscribe: ["a", "b"], capabilities: ["admin"] }));
+    const viewed = yes(await authority.check({ ...act, view: "admin" }));
+    await authority.recordConnect(viewed, connect(USER, act.lifecycleUid));
+    expect(ledger.row("auth", `natkey.${USER}`)).toMatchObject({ view: "admin" });
+    expect(ledger.row("acl", `${OWNER}.alice.${act.lifecycleUid}`)).toMatchObject({ allowSubscribe: ["a"] });
+  });
+
   test("an unchanged read list is not written again", async () => {
     const { ledger, authority, act } = await enrolled();
     const before = ledger.writes.length;
@@ -553,16 +564,26 @@ describe("an operator's changes", () => {
     expect(await failure(authority.narrow(alice, {}))).toMatchObject({ code: ErrorCode.FailedPrecondition });
   });
 
-  test("W131.06 W131.13 a revoked name is granted again only when its connections have ended, under a fresh UID", async () => {
-    let now = NOW_MS;
-    const { ledger, parts, authority } = plane({ now: () => now });
+  test("W131.06 W131.13 a revoked name is granted again once it is proved that nobody is connected, under a fresh UID", async () => {
+    const asked: unknown[] = [];
+    let found: Connected = { kind: "some", count: 2 };
+    const { ledger, parts, authority } = plane({
+      connectionsOf: async (p) => {
+        // What would let a new one in is shut before the question is put.
+        asked.push([p.actor, ledger.row("auth", `gate.${act.lifecycleUid}`)]);
+        return found;
+      },
+    });
     const act = await actOf(authority);
     await authority.revoke(alice);
-    now += QUIET_MS - 1;
     const early = await failure(authority.grant(grant()));
     expect(early).toMatchObject({ code: ErrorCode.FailedPrecondition, outcome: "not-executed" });
+    expect(early.message).toContain("still connected: 2 connections");
+    expect(early.next).toContain(new Date(NOW_MS + MAX_BEARER_SECONDS * 1000).toISOString());
     expect(ledger.row("auth", `actor.${OWNER}.alice`)).toMatchObject({ state: "revoked" });
-    now += 1;
+    expect(parts.removed).toEqual([]);
+    expect(asked).toEqual([["alice", expect.objectContaining({ state: "frozen" })]]);
+    found = { kind: "none" };
     const row = await authority.grant(grant());
     expect(row.lifecycleUid).not.toBe(act.lifecycleUid);
     expect(parts.removed).toEqual([`${OWNER}.alice.${act.lifecycleUid}`]);
@@ -573,6 +594,26 @@ describe("an operator's changes", () => {
     expect(next.lifecycleUid).toBe(row.lifecycleUid);
     expect(next.credentialId).toBe(rootCredentialId(row.lifecycleUid, 1));
     yes(await authority.check(next));
+  });
+
+  test("W131.13 no time frees a revoked name: without a proof it is refused, with what is missing", async () => {
+    let now = NOW_MS;
+    const { ledger, parts, authority } = plane({
+      now: () => now,
+      connectionsOf: () =>
+        Promise.resolve({ kind: "unknown", code: ErrorCode.Unavailable, why: "nobody answered", next: "ask later" }),
+    });
+    const act = await actOf(authority);
+    await authority.revoke(alice);
+    now += 365 * 24 * 3600 * 1000;
+    const refused = await failure(authority.grant(grant()));
+    expect(refused).toMatchObject({ code: ErrorCode.Unavailable, outcome: "not-executed", next: "ask later" });
+    expect(refused.message).toContain("nobody answered");
+    expect(ledger.row("records", `lifecycle.${OWNER}.alice`)).toMatchObject({
+      state: "retiring",
+      lifecycleUid: act.lifecycleUid,
+    });
+    expect(parts.removed).toEqual([]);
   });
 
   test("without the plane nothing is changed, and the list is still read", async () => {

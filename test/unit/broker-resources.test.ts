@@ -122,7 +122,7 @@ describe("PH.02 the streams of supplement H, as data", () => {
     expect(all.map(({ name }) => name).toSorted()).toEqual([...streams, ...buckets].toSorted());
   });
 
-  test("W8.18: every bucket keeps one value a key, in files, without byte reservation, rollup or marker TTL", () => {
+  test("W8.18: every bucket keeps one value a key, in files, without byte reservation or rollup; a marker TTL is in one only", () => {
     const buckets = all.filter(({ name }) => name.startsWith("KV_"));
     expect(buckets).toHaveLength(13);
     for (const bucket of buckets) {
@@ -133,7 +133,7 @@ describe("PH.02 the streams of supplement H, as data", () => {
         storage: "file",
         max_bytes: -1,
         allow_rollup_hdrs: false,
-        allow_msg_ttl: false,
+        allow_msg_ttl: bucket.name === "KV_cotal_auth_team",
         adjustable: [],
       });
     }
@@ -165,11 +165,11 @@ describe("PH.02 the streams of supplement H, as data", () => {
     );
   });
 
-  test("PH.02: only DLV and EPT, which no client publishes into, allow headers that reach further", () => {
+  test("PH.02: only DLV, EPT and the auth bucket, which no client publishes into, allow headers that reach further", () => {
     const loose = all
       .filter((spec) => spec.allow_rollup_hdrs || spec.allow_msg_ttl || spec.allow_msg_schedules || spec.allow_atomic)
       .map(({ name }) => name);
-    expect(loose).toEqual(["DLV_team", "EPT_team"]);
+    expect(loose).toEqual(["DLV_team", "EPT_team", "KV_cotal_auth_team"]);
   });
 
   test("PH.03 PH.05: protected rows and facts leave at a horizon only: no eviction, TTL, rollup, purge or delete", () => {
@@ -188,8 +188,8 @@ describe("PH.02 the streams of supplement H, as data", () => {
       deny_purge: true,
     };
     for (const name of kept) expect(named(name)).toMatchObject({ ...never, deny_delete: true });
-    // H24: families of this bucket that may be pruned leave by a delete of their own sequence.
-    expect(named("KV_cotal_auth_team")).toMatchObject({ ...never, deny_delete: false });
+    // H24: families of this bucket that may be pruned leave under a marker, and the marker has a life.
+    expect(named("KV_cotal_auth_team")).toMatchObject({ ...never, deny_delete: true, allow_msg_ttl: true });
   });
 
   test("W8.02: the history limits, and no field of a protected stream but its age, are the operator's", () => {

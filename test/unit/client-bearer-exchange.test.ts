@@ -41,6 +41,20 @@ const answering = (status: number, body: unknown, headers: Readonly<Record<strin
 };
 const ask = () => askExchange(at, request);
 
+/** Takes one request, and hands back its body. */
+function answeringWithWhatWasAsked(): Promise<string> {
+  return new Promise((resolve) => {
+    handle = (incoming, outgoing) => {
+      let body = "";
+      incoming.on("data", (chunk: Buffer) => (body += chunk.toString()));
+      incoming.on("end", () => {
+        outgoing.end(JSON.stringify(good));
+        resolve(body);
+      });
+    };
+  });
+}
+
 describe("what is sent", () => {
   test("JSON to /exchange, with the capability in a header, the token in the body, and nothing in the address", async () => {
     let seen: { readonly url: string; readonly body: string; readonly headers: object } | undefined;
@@ -57,6 +71,38 @@ describe("what is sent", () => {
     expect(JSON.parse(seen?.body ?? "")).toEqual({ ...request, view: "admin" });
     expect(seen?.headers).toMatchObject({ "content-type": "application/json", "x-cotal-capability": CAPABILITY });
     expect(seen?.headers).not.toHaveProperty("origin");
+  });
+
+  const PARTS = [
+    { view: "manager-caller" },
+    { view: "manager-caller", managerInstanceId: "m".repeat(26) },
+    { view: "session-caller", sessionGrant: { endpoint: "manager", sessionId: "s", epoch: 1, sig: "x", more: 1 } },
+    { view: "transfer-writer", transferWriter: { instanceId: "m".repeat(26), hex: "ab".repeat(32) } },
+    { view: "dm-reader" },
+  ] as const;
+
+  test.each(PARTS)("a view with its own part: $view", async (part) => {
+    const body = answeringWithWhatWasAsked();
+    await askExchange(at, { ...request, ...part });
+    expect(JSON.parse(await body)).toEqual({ ...request, ...part });
+  });
+
+  test("W10.33 an agent's owner and secret, and no token", async () => {
+    const body = answeringWithWhatWasAsked();
+    const agent = { space: "main", actor: "alice", owner: good.owner, secret: "an.agent's secret" };
+    await askExchange(at, { ...agent, view: "manager-caller" });
+    expect(JSON.parse(await body)).toEqual({ ...agent, view: "manager-caller" });
+  });
+
+  test("W10.33 an answer for another owner than the agent's is not believed, and no error repeats the secret", async () => {
+    const secret = "an-agents-secret";
+    const agent = { space: "main", actor: "alice", owner: `u_${"b".repeat(26)}`, secret };
+    answering(200, good);
+    expect(await failure(askExchange(at, agent))).toMatchObject({ code: ErrorCode.Internal });
+    answering(401, { code: "unauthenticated", error: `no ${secret}`, next: `not ${secret}` });
+    const error = await failure(askExchange(at, agent));
+    expect(error).toMatchObject({ code: ErrorCode.Unauthenticated });
+    expect(`${error.message} ${error.next} ${error.stack}`).not.toContain(secret);
   });
 
   test.each([

@@ -6,7 +6,12 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { EXAMPLE_HOLDERS } from "../../scripts/generate/example-holders.ts";
 import type { AgentScope } from "../../shared/grants/client-profiles.ts";
-import { MEMBER_READS, OPERATOR_COMMANDS, ProvisionerCommand } from "../../shared/grants/commands.ts";
+import {
+  DEPLOYER_COMMANDS,
+  MEMBER_READS,
+  OPERATOR_COMMANDS,
+  ProvisionerCommand,
+} from "../../shared/grants/commands.ts";
 import { type BuiltProfile, Life, PROFILES, profileRows } from "../../shared/grants/matrix.ts";
 import { permissionsOf } from "../../shared/grants/permissions.ts";
 import { Account, type Row } from "../../shared/grants/row.ts";
@@ -136,7 +141,21 @@ describe("W9.05 PF.01 the paired denies (H16)", () => {
 
 describe("W9.16 W9.17 W9.19 who is not trusted", () => {
   test("they are the clients, and nobody else", () => {
-    expect(UNTRUSTED.toSorted()).toEqual(["admin", "agent", "channel-writer", "observer", "operator", "probe"]);
+    expect(UNTRUSTED.toSorted()).toEqual([
+      "admin",
+      "agent",
+      "channel-purger",
+      "channel-writer",
+      "deployer",
+      "dm-reader",
+      "manager-caller",
+      "observer",
+      "operator",
+      "probe",
+      "purger",
+      "session-caller",
+      "transfer-writer",
+    ]);
   });
 
   test("no row lies outside front", () => {
@@ -154,8 +173,22 @@ describe("W9.16 W9.17 W9.19 who is not trusted", () => {
         `agent pub $JS.ACK.DM_main.dm_${own}.>`,
         `agent pub $JS.ACK.DLV_main.dlv_${own}.>`,
         "agent pub $JS.ACK.TASK_main.svc_reviewer.>",
+        `dm-reader pub $JS.API.CONSUMER.MSG.NEXT.DM_main.dm_${own}`,
+        `dm-reader pub $JS.ACK.DM_main.dm_${own}.>`,
       ].toSorted(),
     );
+  });
+
+  test("W9.09 W10.18 the only objects are the chunks and the record of the one transcript that its writer names", () => {
+    const objects = untrustedRows.filter(({ row }) => row.subject.startsWith("$O"));
+    const bucket = "$O.cotal_xfer_main_managermanagermanagermanag";
+    const hex = "ab".repeat(32);
+    // base64url of "sha256:" and the digest, as the stock object store spells a name (ADR-20).
+    const name = "c2hhMjU2OmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWI=";
+    expect(objects.map(({ name: of, row }) => `${of} ${row.op} ${row.subject}`)).toEqual([
+      `transfer-writer pub ${bucket}.C.${hex}`,
+      `transfer-writer pub ${bucket}.M.${name}`,
+    ]);
   });
 
   test("for any agent: no other JetStream subject, and none with a wildcard in its durable", () => {
@@ -176,7 +209,7 @@ describe("W9.16 W9.17 W9.19 who is not trusted", () => {
   });
 
   test("W9.19 nothing of the broker's own can be published to, and the system account is out of reach", () => {
-    const reach = untrustedRows.filter(({ row }) => /^(\$SYS|\$O|_R_|_GR_|\$NRG|\$SRV|_INBOX\.)/.test(row.subject));
+    const reach = untrustedRows.filter(({ row }) => /^(\$SYS|_R_|_GR_|\$NRG|\$SRV|_INBOX\.)/.test(row.subject));
     expect(reach).toEqual([]);
     const inboxes = untrustedRows.filter(({ row }) => row.op === "pub" && row.subject.startsWith("_INBOX"));
     expect(inboxes).toEqual([]);
@@ -295,9 +328,78 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
       ],
     ],
     ["channel-writer", [rail, call("channels"), call("channel-set")]],
+    ["channel-purger", [rail, call("channels"), call("channel-purge")]],
+    ["purger", [rail, call("channels"), call("channel-purge"), call("history-purge")]],
+    ["deployer", [rail, ...["space", "channels", "roster", "channel-set", "check"].map(call)]],
     ["probe", [rail, call("check")]],
-  ])("PF.01 %s", (name, expected) => {
+    [
+      "session-caller",
+      [
+        "pub cotal.main.eps.manager.sessionsessionsessionses.3.in",
+        "sub cotal.main.eps.manager.sessionsessionsessionses.3.out",
+      ],
+    ],
+  ])("PF.01 W10.10 %s", (name, expected) => {
     expect(plain(name).toSorted()).toEqual(expected.toSorted());
+  });
+
+  describe("manager-caller", () => {
+    const scope = EXAMPLE_HOLDERS["manager-caller"];
+    const { principal, uid } = scope.holder;
+    const me = `${principal.owner}.${principal.actor}.${uid}`;
+    const rows = (capabilities: readonly string[]): string[] =>
+      profileRows("manager-caller", { ...scope, capabilities })
+        .map(({ op, subject }) => `${op} ${subject.replace(me, "<me>")}`)
+        .toSorted();
+    const asked = (command: string) => `pub cotal.main.ep.inst.manager.managermanagermanagermanag.${command}.<me>.*`;
+    const least = [`sub _INBOX_${uid}_${scope.inboxNonce}.>`, rail, asked("describe")];
+
+    test("W9.12 has the one instance's describe, its replies and its inbox, and nothing of an agent's", () => {
+      expect(rows([])).toEqual(least.toSorted());
+    });
+
+    test("W9.12 spawn adds the launch and what it reads, and no slots", () => {
+      const more = ["spawn", "status", "models", "resolve-cwd", "ps"].map(asked);
+      expect(rows(["spawn"])).toEqual([...least, ...more].toSorted());
+      expect(rows(["spawn", "spawn"])).toEqual(rows(["spawn"]));
+    });
+
+    test("W9.12 no other word adds a row: no scope implies another, and none is looked up beyond the table", () => {
+      const words = ["admin", "channels", "purge", "deploy", "supervise", "slots", "constructor", "tostring"];
+      expect(rows(words)).toEqual(rows([]));
+      expect(rows([...words, "spawn"])).toEqual(rows(["spawn"]));
+    });
+
+    test("W10.11 an instance or an endpoint that is no token mints nothing", () => {
+      for (const managerInstanceId of ["*", ">", "a.b", "", "m".repeat(25)]) {
+        expect(() => profileRows("manager-caller", { ...scope, managerInstanceId })).toThrow(/instance/);
+      }
+    });
+  });
+
+  test("W10.16 W10.18 a claim that is no name mints nothing", () => {
+    const session = EXAMPLE_HOLDERS["session-caller"].session;
+    for (const over of [{ endpoint: "*" }, { sessionId: "*" }, { sessionId: "a.b" }, { epoch: -1 }, { epoch: 1.5 }]) {
+      const scope = { ...EXAMPLE_HOLDERS["session-caller"], session: { ...session, ...over } };
+      expect(() => profileRows("session-caller", scope)).toThrow(/endpoint|session/);
+    }
+    const { transferWriter } = EXAMPLE_HOLDERS["transfer-writer"];
+    for (const over of [
+      { instanceId: "*" },
+      { instanceId: ">" },
+      { hex: "*" },
+      { hex: "AB".repeat(32) },
+      { hex: "" },
+    ]) {
+      const scope = { ...EXAMPLE_HOLDERS["transfer-writer"], transferWriter: { ...transferWriter, ...over } };
+      expect(() => profileRows("transfer-writer", scope)).toThrow(/instance|transcript/);
+    }
+  });
+
+  test("W9.09 W9.11 PF.01 transfer-writer and dm-reader hold their inbox and the rows above, and no reply rail", () => {
+    const dollar = (name: BuiltProfile) => plain(name).filter((row) => !/^pub \$(O|JS)\./.test(row));
+    expect([dollar("transfer-writer"), dollar("dm-reader")]).toEqual([[], []]);
+    expect([plain("transfer-writer").length, plain("dm-reader").length]).toEqual([2, 2]);
   });
 
   test("W9.05 PF.01 agent", () => {
@@ -352,11 +454,19 @@ describe("the daemons' profiles", () => {
     expect(rows).toHaveLength(3);
   });
 
-  test("no daemon deletes or purges a stream, or deletes a message", () => {
+  test("no daemon deletes or purges a stream, or deletes a message; the one purge is a credential of its own for minutes", () => {
     const destructive = everyRow.filter(({ row }) =>
       /STREAM\.(DELETE|PURGE|MSG\.DELETE)|^\$JS\.API\.STREAM\.>/.test(row.subject),
     );
-    expect(destructive).toEqual([]);
+    expect(destructive.map(({ name, row }) => `${name} ${row.op} ${row.subject}`)).toEqual([
+      "history-purger pub $JS.API.STREAM.PURGE.CHAT_main",
+    ]);
+    const { holder, inboxNonce } = EXAMPLE_HOLDERS["history-purger"];
+    expect(rowsOf("history-purger").map(({ account, op, subject }) => `${account} ${op} ${subject}`)).toEqual([
+      `store sub _INBOX_${holder.uid}_${inboxNonce}.>`,
+      "store pub $JS.API.STREAM.PURGE.CHAT_main",
+    ]);
+    expect(PROFILES["history-purger"].lifeSeconds).toBe(300);
   });
 
   test("the ledger writes its own families and nothing else; it reads by leader only (PD.08)", () => {
@@ -387,13 +497,23 @@ describe("the daemons' profiles", () => {
     const rows = rowsOf("auth-ledger").map(({ op, subject }) => `${op} ${subject}`);
     expect(rows.filter((row) => row.startsWith("pub $KV")).toSorted()).toEqual(
       [
-        ...["gate", "cred", "stage", "actor", "natkey"].map((family) => `pub $KV.cotal_auth_main.${family}.>`),
+        ...["gate", "cred", "stage", "actor", "natkey", "chatholder", "chatowner", "chatsession"].map(
+          (family) => `pub $KV.cotal_auth_main.${family}.>`,
+        ),
         "pub $KV.cotal_auth_main.plane",
         ...["uid", "lifecycle", "frontier"].map((family) => `pub $KV.cotal_records_main.${family}.>`),
         "pub $KV.cotal_acl_main.>",
       ].toSorted(),
     );
     expect(rows.filter((row) => /DIRECT\.GET|STREAM\.(CREATE|UPDATE)|CONSUMER\.(DELETE|MSG)/.test(row))).toEqual([]);
+  });
+
+  test("W9.14 who is connected is asked by two of our own credentials, each of its own account", () => {
+    const asking = everyRow.filter(({ row }) => row.subject.startsWith("$SYS.REQ.ACCOUNT.PING"));
+    expect(asking.map(({ name, row: { account, op, subject } }) => `${name} ${account} ${op} ${subject}`)).toEqual([
+      "auth-ledger store pub $SYS.REQ.ACCOUNT.PING.CONNZ",
+      "auth-server front pub $SYS.REQ.ACCOUNT.PING.CONNZ",
+    ]);
   });
 
   test("W10.03 whoever answers the callout has its queue and its inbox, and publishes nothing of its own", () => {
@@ -424,10 +544,19 @@ describe("PF.02 the life of a credential", () => {
     expect(Object.values(lives).filter((life) => !(life > 0 && life <= 30 * 86_400))).toEqual([]);
     const oneShot = Object.entries(lives).filter(([, life]) => life <= 600);
     expect(oneShot.map(([name]) => name).toSorted()).toEqual([
+      "channel-purger",
       "channel-writer",
+      "deployer",
       "deprovisioner",
+      "dm-reader",
+      "history-purger",
+      "manager-caller",
       "probe",
+      "purger",
+      "registrar",
+      "session-caller",
       "system-administrator",
+      "transfer-writer",
     ]);
     expect(Life).toEqual({ OneShot: 300, Static: 2_592_000, Host: 86_400 });
   });
@@ -439,7 +568,7 @@ describe("PF.02 the life of a credential", () => {
   });
 });
 
-describe("W9.09 W9.10 a profile that nothing needs yet mints nothing (H56)", () => {
+describe("W9.10 a profile that nothing needs yet mints nothing (H56)", () => {
   const unbuilt = Object.entries(PROFILES).filter(([, profile]) => profile.state === "unbuilt");
 
   test.each(unbuilt)("%s", async (name, profile) => {
@@ -458,9 +587,19 @@ describe("W9.09 W9.10 a profile that nothing needs yet mints nothing (H56)", () 
     await expect(mintUser(request)).rejects.toMatchObject({ code: "unimplemented", outcome: "not-executed" });
   });
 
-  test("transfers and the DM reader are among them", () => {
-    const names = unbuilt.map(([name]) => name);
-    expect(names).toEqual(expect.arrayContaining(["transfer-writer", "transfer-reader", "dm-reader", "delivery"]));
+  test("they are these, and the views of the exchange are not among them", () => {
+    expect(unbuilt.map(([name]) => name).toSorted()).toEqual([
+      "connection-evictor",
+      "delivery",
+      "issuer",
+      "membership-observer",
+      "membership-rw",
+      "retirement-requester",
+      "run-admitter",
+      "supervisor",
+      "teardown",
+      "transfer-reader",
+    ]);
   });
 });
 
@@ -484,7 +623,9 @@ describe("commands", () => {
     const all: string[] = Object.values(ProvisionerCommand);
     expect(all.filter((command) => !/^[a-z0-9-]{1,32}$/.test(command))).toEqual([]);
     expect(all.filter((command) => (RESERVED_COMMANDS as readonly string[]).includes(command))).toEqual([]);
-    expect([...MEMBER_READS, ...OPERATOR_COMMANDS].filter((command) => !all.includes(command))).toEqual([]);
+    expect(
+      [...MEMBER_READS, ...OPERATOR_COMMANDS, ...DEPLOYER_COMMANDS].filter((command) => !all.includes(command)),
+    ).toEqual([]);
   });
 
   test("H30 the wildcard endpoint is for describe alone", () => {

@@ -6,6 +6,8 @@
  */
 import { z } from "zod";
 import { DERIVED_OWNER_TOKEN, LIFECYCLE_UID, PRINCIPAL_TOKEN } from "../base/grammar.ts";
+import type { PresentedGrant } from "../ledger/session-rows.ts";
+import type { PLAIN_VIEWS, View } from "./views.ts";
 
 /** Names of our own in HTTP requests. */
 export const ExchangeHeader = {
@@ -14,7 +16,11 @@ export const ExchangeHeader = {
 } as const;
 
 export const ExchangePath = {
-  ManagerInstances: "/manager-instances", Exchange: "/exchange", DevToken: "/dev/token", SignIn: "/sign-in" } as const;
+  ManagerInstances: "/manager-instances",
+  Exchange: "/exchange",
+  DevToken: "/dev/token",
+  SignIn: "/sign-in",
+} as const;
 
 /** Three parts of base64url: a JWT or a JWS in its compact form. */
 const COMPACT = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/;
@@ -22,13 +28,27 @@ const MAX_TOKEN = 16 * 1024;
 
 export const CompactToken = z.string().max(MAX_TOKEN).regex(COMPACT);
 
-export type ExchangeRequest = {
-  readonly space: string;
-  /** Secret. */
-  readonly idToken: string;
-  readonly actor: string;
-  readonly view?: string;
-};
+/** What proves who asks: a person's ID token, or a managed agent's secret. Both are secret. */
+export type ExchangeProof =
+  | { readonly idToken: string; readonly secret?: undefined }
+  | { readonly owner: string; readonly secret: string; readonly idToken?: undefined };
+
+/** The view that is asked for, with its own part and no other (§10). */
+export type AskedView =
+  | { readonly view?: undefined }
+  | { readonly view: (typeof PLAIN_VIEWS)[number] }
+  /** One instance, or the only one that is ready. */
+  | { readonly view: typeof View.ManagerCaller; readonly managerInstanceId?: string }
+  | { readonly view: typeof View.SessionCaller; readonly sessionGrant: PresentedGrant }
+  | {
+      readonly view: typeof View.TransferWriter;
+      readonly transferWriter: { readonly instanceId: string; readonly hex: string };
+    };
+
+/** What a managed agent may ask for (§10). */
+export type AgentView = Extract<AskedView, { view?: undefined | typeof View.ManagerCaller }>;
+
+export type ExchangeRequest = { readonly space: string; readonly actor: string } & ExchangeProof & AskedView;
 
 export const ExchangeAnswer = z.looseObject({
   /** Secret. */

@@ -12,6 +12,7 @@
 import {
   COMMAND_TOKEN,
   ENDPOINT_LABEL,
+  ID_TOKEN,
   LIFECYCLE_UID,
   MAX_SUBJECT_BYTES,
   OWNER_TOKEN,
@@ -101,10 +102,13 @@ export function endpointSubjects(space: string) {
       `${prefix}.one.${endpoint === "*" ? "*" : endpointToken(endpoint)}.${checkCommand(command)}.${caller(from)}.*`,
     /** The same on the rail of one instance. */
     instGrant: (endpoint: string, instanceId: string, command: string, from: Caller) =>
-      `${prefix}.inst.${endpointToken(endpoint)}.${instanceId}.${checkCommand(command)}.${caller(from)}.*`,
+      `${prefix}.inst.${endpointToken(endpoint)}.${checkInstance(instanceId)}.${checkCommand(command)}.${caller(from)}.*`,
     /** One side of one session (§13.6): `in` is what its caller publishes, `out` what it hears. */
-    session: (endpoint: string, sessionId: string, epoch: number, side: "in" | "out") =>
-      bounded(`${prefix}s.${endpointToken(endpoint)}.${sessionId}.${epoch}.${side}`),
+    session: (endpoint: string, sessionId: string, epoch: number, side: "in" | "out") => {
+      const isSession = ID_TOKEN.test(sessionId) && Number.isSafeInteger(epoch) && epoch >= 0;
+      if (!isSession) throw badRequest("the session's id or epoch is malformed");
+      return bounded(`${prefix}s.${endpointToken(endpoint)}.${sessionId}.${epoch}.${side}`);
+    },
     /** Where a caller reads one answer. */
     replyTo: (from: Caller, nonce: string) => `${prefix}.reply.*.*.*.${caller(from)}.${nonce}`,
     /** The caller's whole reply rail: exact arity, so its grant carries a paired deny. */
@@ -126,6 +130,11 @@ export function endpointSubjects(space: string) {
 function checkCommand(command: string): string {
   if (!COMMAND_TOKEN.test(command)) throw badRequest(`${JSON.stringify(command.slice(0, 60))} is not a command name`);
   return command;
+}
+
+function checkInstance(instanceId: string): string {
+  if (!LIFECYCLE_UID.test(instanceId)) throw badRequest("the instance id is malformed");
+  return instanceId;
 }
 
 function bounded(subject: string): string {

@@ -4,20 +4,22 @@
  */
 import { type Expected, type Who, allStreams, dot, pub, sub } from "./kit.ts";
 
-const FAMILIES = ["gate", "cred", "stage", "actor", "natkey"];
+const FAMILIES = ["gate", "cred", "stage", "actor", "natkey", "chatholder", "chatowner", "chatsession"];
 
 export function authLedger(who: Who): Expected[] {
   const { space: s, elsewhere, stranger } = who;
-  const own = ["auth", "records", "acl"].map((name) => `KV_cotal_${name}_${s}`);
+  const own = ["auth", "records", "acl", "sessions"].map((name) => `KV_cotal_${name}_${s}`);
   const durables = [`DM_${s}`, `DLV_${s}`, `TASK_${s}`];
   const looked = [...own, `CHAT_${s}`, ...durables];
+  // The space's settings are a row of the channel registry (H54).
+  const read = [...own, `KV_cotal_channels_${s}`];
   return [
     {
       account: "store",
       must: [
         ...sub(`_INBOX_${who.connId}.>`),
         ...looked.flatMap((stream) => pub(`$JS.API.STREAM.INFO.${stream}`)),
-        ...own.flatMap((stream) => pub(`$JS.API.STREAM.MSG.GET.${stream}`)),
+        ...read.flatMap((stream) => pub(`$JS.API.STREAM.MSG.GET.${stream}`)),
         ...FAMILIES.flatMap((family) => pub(`$KV.cotal_auth_${s}.${family}.>`)),
         ...pub(`$KV.cotal_auth_${s}.plane`),
         ...["uid", "lifecycle", "frontier"].flatMap((family) => pub(`$KV.cotal_records_${s}.${family}.>`)),
@@ -49,7 +51,7 @@ export function authLedger(who: Who): Expected[] {
           .filter((stream) => !looked.includes(stream))
           .flatMap((stream) => pub(`$JS.API.STREAM.INFO.${stream}`)),
         ...allStreams(s)
-          .filter((stream) => !own.includes(stream))
+          .filter((stream) => !read.includes(stream))
           .flatMap((stream) => pub(`$JS.API.STREAM.MSG.GET.${stream}`)),
         ...allStreams(s)
           .filter((stream) => !durables.includes(stream))
@@ -64,6 +66,8 @@ export function authLedger(who: Who): Expected[] {
             (family) => `$KV.cotal_records_${s}.${family}.x`,
           ),
         ),
+        // Sessions are read and never written (§10).
+        ...pub(`$KV.cotal_sessions_${s}.session.x`, `$KV.cotal_sessions_${s}.>`),
         ...pub(`$KV.cotal_auth_${s}.plane.x`, `$KV.cotal_channels_${s}.x`, `$KV.cotal_presence_${s}.${dot(who)}`),
         ...pub(
           `cotal.${s}.chat.${dot(who)}.general`,

@@ -1,4 +1,7 @@
-/** The auth service in front: it serves the commands of the actor ledger and speaks by derived replies only. */
+/**
+ * The auth service in front: it serves the commands of the actor ledger, speaks by derived replies only, and
+ * asks the broker who is connected.
+ */
 import { type Expected, type Line, NONCE, type Who, caller, dot, pub, sub } from "./kit.ts";
 
 const COMMANDS = ["actor-grant", "actor-narrow", "actor-revoke", "actor-list", "describe"];
@@ -16,6 +19,8 @@ export function authServer(who: Who): Expected[] {
         ...sub(`_INBOX_${who.connId}.>`),
         ...served,
         ...pub(`cotal.${s}.ep.reply.auth.${who.uid}.${who.epoch}.*.*.*.*`),
+        // Of the account's own connections: is anybody of an ended lifecycle still there?
+        ...pub("$SYS.REQ.ACCOUNT.PING.CONNZ"),
       ],
       deny: [],
       mustNot: [
@@ -32,6 +37,7 @@ export function authServer(who: Who): Expected[] {
         ),
         ...pub(`cotal.${s}.chat.${dot(who)}.general`, `$KV.cotal_presence_${s}.${dot(who)}`, "$JS.API.INFO"),
         ...pub(`$KV.cotal_auth_${s}.actor.x`, `$KV.cotal_acl_${s}.x`, `_INBOX_${stranger.connId}.x`),
+        ...pub("$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.X.CONNZ", "$SYS.REQ.ACCOUNT.PING.SUBSZ"),
       ],
     },
   ];

@@ -15,6 +15,8 @@ const COMMANDS = [
   "deprovision",
   "deprovision-complete",
   "channel-set",
+  "channel-purge",
+  "history-purge",
   "limits-show",
   "limits-set",
   "check",

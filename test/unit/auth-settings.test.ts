@@ -1,0 +1,123 @@
+/** Settings of the auth service that are more than one value: the public faces, and the sizes of limits. */
+import { describe, expect, test } from "vitest";
+import { authConfig } from "../../services/auth/config.ts";
+import { DEFAULT_LIMIT_SIZES } from "../../services/auth/edge/connect-limits.ts";
+import { DEFAULT_PROBES } from "../../services/auth/edge/probing-budget.ts";
+import { DEFAULT_WINDOW } from "../../services/auth/edge/selection-windows.ts";
+import { publicFaces } from "../../services/auth/public-faces.ts";
+import { refusal } from "../support/refusal.ts";
+
+const read = (env: Record<string, string>) => authConfig.read({ env }).values;
+const facesOf = (env: Record<string, string>) => publicFaces(read({ COTAL_AUTH_PUBLIC_PLAIN: "true", ...env }));
+const TLS = {
+  COTAL_AUTH_PUBLIC_PLAIN: "",
+  COTAL_AUTH_PUBLIC_TLS_CERT: "/tls/{space}.crt",
+  COTAL_AUTH_PUBLIC_TLS_KEY: "/tls/{space}.key",
+};
+
+describe("public faces", () => {
+  test("there are none unless asked for, whatever else is set", () => {
+    expect(publicFaces(read({}))("main")).toBeUndefined();
+    expect(publicFaces(read({ ...TLS, COTAL_AUTH_PUBLIC_PROXIES: "10.0.0.0/8" }))("main")).toBeUndefined();
+  });
+
+  test("W10.04 a listener for each space that is named, with files of its own; none for the others", () => {
+    const faces = facesOf({
+      COTAL_SPACES: "main,lab,third",
+      COTAL_AUTH_PUBLIC: "main=0.0.0.0:8443, lab=[::1]:0",
+      ...TLS,
+    });
+    expect(faces("main")).toEqual({
+      host: "0.0.0.0",
+      port: 8443,
+      tls: { cert: "/tls/main.crt", key: "/tls/main.key" },
+      proxies: [],
+    });
+    expect(faces("lab")).toMatchObject({ host: "::1", port: 0, tls: { cert: "/tls/lab.crt" } });
+    expect(faces("third")).toBeUndefined();
+  });
+
+  test("an address alone is the only space's", () => {
+    const faces = facesOf({ COTAL_SPACES: "lab", COTAL_AUTH_PUBLIC: "127.0.0.1:8443" });
+    expect([faces("lab"), faces("main")]).toEqual([{ host: "127.0.0.1", port: 8443, proxies: [] }, undefined]);
+  });
+
+  test("where any space may come, each is named", () => {
+    const later = facesOf({
+      COTAL_SPACES: "*",
+      COTAL_AUTH_PUBLIC: "later=127.0.0.1:1",
+      COTAL_AUTH_PUBLIC_PROXIES: "::1,10.0.0.0/8",
+    });
+    expect(later("later")).toEqual({ host: "127.0.0.1", port: 1, proxies: ["::1", "10.0.0.0/8"] });
+  });
+
+  test.each([
+    [
+      "an address alone, and several spaces",
+      { COTAL_SPACES: "main,lab", COTAL_AUTH_PUBLIC: "127.0.0.1:1" },
+      /names none/,
+    ],
+    [
+      "an address alone, and whatever space comes",
+      { COTAL_SPACES: "*", COTAL_AUTH_PUBLIC: "127.0.0.1:1" },
+      /names none/,
+    ],
+    ["a space that is not served", { COTAL_AUTH_PUBLIC: "lab=127.0.0.1:1" }, /names lab, which is not served/],
+    ["a space twice", { COTAL_AUTH_PUBLIC: "main=127.0.0.1:1,127.0.0.1:2" }, /names main twice/],
+    [
+      "neither TLS nor plain",
+      { COTAL_AUTH_PUBLIC: "127.0.0.1:1", COTAL_AUTH_PUBLIC_PLAIN: "false" },
+      /needs a certificate/,
+    ],
+    [
+      "a certificate without its key",
+      { ...TLS, COTAL_AUTH_PUBLIC: "127.0.0.1:1", COTAL_AUTH_PUBLIC_TLS_KEY: "" },
+      /needs a certificate and its key/,
+    ],
+    [
+      "TLS and plain",
+      { ...TLS, COTAL_AUTH_PUBLIC: "127.0.0.1:1", COTAL_AUTH_PUBLIC_PLAIN: "true" },
+      /plain, and a certificate/,
+    ],
+  ])("%s is refused", (_, env, message) => {
+    const error = refusal(() => facesOf(env));
+    expect([error.code, error.message]).toEqual(["bad-request", expect.stringMatching(message)]);
+    expect(error.next).toBeTruthy();
+  });
+
+  test.each([
+    "localhost:1",
+    "main=host:1",
+    "127.0.0.1",
+    "127.0.0.1:65536",
+    "127.0.0.256:1",
+    "::1:1",
+    "[127.0.0.1]:1",
+    "a.b=127.0.0.1:1",
+    "=127.0.0.1:1",
+    "https://127.0.0.1:1",
+  ])("%s is no listener", (text) => {
+    expect(refusal(() => read({ COTAL_AUTH_PUBLIC: text })).message).toContain("COTAL_AUTH_PUBLIC: expected");
+  });
+
+  test.each(["everybody", "10.0.0.0/0", "0.0.0.0/33", "10.0.0.0/8/8", "::/129", "loopback", "10.0.0.0/-1"])(
+    "%s is no proxy to believe",
+    (text) => {
+      expect(refusal(() => read({ COTAL_AUTH_PUBLIC_PROXIES: text })).message).toContain("COTAL_AUTH_PUBLIC_PROXIES");
+    },
+  );
+});
+
+test("W10.21 the sizes of limits are settings, and their defaults are those that are documented", () => {
+  const { connectsPerActor, connectsPerOwner, connectsPerHost, probes, exchanges, ...rest } = read({});
+  const { actor, owner, host } = DEFAULT_LIMIT_SIZES;
+  expect([connectsPerActor, connectsPerOwner, connectsPerHost]).toEqual([actor.burst, owner.burst, host.burst]);
+  expect([probes, exchanges]).toEqual([DEFAULT_PROBES.burst, 128]);
+  expect({ refusals: rest.selectionRefusals, seconds: rest.selectionSeconds }).toEqual(DEFAULT_WINDOW);
+  expect(read({ COTAL_AUTH_CONNECTS_PER_OWNER: "7" }).connectsPerOwner).toBe(7);
+  for (const none of ["0", "-1", "1.5", "many"]) {
+    expect(refusal(() => read({ COTAL_AUTH_CONNECTS_PER_HOST: none })).message).toContain(
+      "COTAL_AUTH_CONNECTS_PER_HOST",
+    );
+  }
+});
