@@ -3,6 +3,7 @@ import { type BuiltProfile, PROFILES, isBuilt, type ProfileName, profileRows } f
 import { pairedDeny } from "../../shared/grants/permissions.ts";
 import type { Row } from "../../shared/grants/row.ts";
 import { storeExports } from "../../shared/grants/exports.ts";
+import { ProofKind, VIEWS } from "../../shared/protocol/endpoint/views.ts";
 import { EXAMPLE_HOLDERS } from "./example-holders.ts";
 import type { Generated } from "./generated.ts";
 import { code, duration, table } from "./markdown.ts";
@@ -32,6 +33,7 @@ export function generateProfiles(): Generated[] {
   const text = [
     INTRO,
     overview(built),
+    views(),
     ...built.map(section),
     "## Not built yet\n",
     "These names are reserved. Nothing can be minted from them until something needs it.\n",
@@ -57,6 +59,30 @@ function overview(built: readonly BuiltProfile[]): string {
       return [code(name), accounts.join(", "), trusted ? "yes" : "no", duration(lifeSeconds), summary];
     }),
   );
+}
+
+const PROOF_WORDS: Readonly<Record<ProofKind, string>> = {
+  [ProofKind.Person]: "a person's ID token",
+  [ProofKind.Agent]: "an agent's secret",
+  [ProofKind.DmReader]: "a token made for that inbox",
+};
+
+/** Who gets which view (§10): the table that the exchange and the callout go by. */
+function views(): string {
+  const rows = Object.entries(VIEWS).map(([name, { faces, proof, scope, unissued }]) => [
+    code(name),
+    unissued === true ? "nowhere yet" : faces.join(", "),
+    proof.map((kind) => PROOF_WORDS[kind]).join(", or "),
+    scope === undefined ? "none" : code(scope),
+  ]);
+  return [
+    "## Views: who gets which, and where\n",
+    "Where people sign in, the exchange gives a connection one of these profiles in place of `agent`, and the callout asks",
+    "the ledger again at every connect. A scope is a word among the capabilities of the actor's row; none implies another.",
+    "No other view is issued by any exchange. Such a connection ends with its bearer, within fifteen minutes, and a session's",
+    "with its grant.\n",
+    table(["view", "on the face", "proof", "scope"], rows),
+  ].join("\n");
 }
 
 function section(name: BuiltProfile): string {

@@ -21,6 +21,7 @@ import { type Expected, type Line, type Person, type Who } from "./expected/kit.
 import { ledger } from "./expected/ledger.ts";
 import { observer } from "./expected/observer.ts";
 import { operator } from "./expected/operator.ts";
+import { registrar } from "./expected/registrar.ts";
 import { probe } from "./expected/probe.ts";
 import { provisioner } from "./expected/provisioner.ts";
 import { systemAdministrator } from "./expected/system-administrator.ts";
@@ -215,6 +216,12 @@ describe("daemons, each with one function", () => {
     const scope = { ...freshHolder(OWNER, "cleaner"), space: "lab", target: { principal: { owner, actor }, uid } };
     const credential = await daemonCredential(space, "deprovisioner", "store", scope);
     await expectHeld(credential, only(deprovisioner(who(credential, "lab"), target)));
+  });
+
+  test("W9.14 PF.01 registrar", async () => {
+    const scope = { ...freshHolder(OWNER, "provisioner"), space: "lab" };
+    const credential = await daemonCredential(space, "registrar", "front", scope);
+    await expectHeld(credential, only(registrar(who(credential, "lab"))));
   });
 
   test("W9.14 PF.01 history-purger", async () => {

@@ -288,7 +288,7 @@ describe("TLS", () => {
     await faces.close();
     await cut;
     expect(existsSync(faces.file)).toBe(false);
-  });
+  }, 6_000);
 });
 
 describe("whose address counts", () => {

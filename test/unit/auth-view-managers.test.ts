@@ -319,6 +319,18 @@ describe("W10.12 windows of the public face", () => {
     expect(await times(2, unpinned)).toEqual(["401 no-manager", FULL("unpinned")]);
   });
 
+  test("more refusals at once than a window holds keep it shut until the newest of them leave it", () => {
+    const clock = { now: 0 };
+    const windows = createSelectionWindows(window, () => clock.now);
+    for (let n = 0; n < 5; n += 1) {
+      windows.refused("somebody", "unpinned");
+      clock.now += 1000;
+    }
+    // The third last came after two seconds.
+    expect(windows.wait("somebody", "unpinned")).toBe(97);
+    expect([windows.wait("somebody", "pinned"), windows.wait("another", "unpinned")]).toEqual([0, 0]);
+  });
+
   test("refusals of a proof, of a scope and of another view count in no window", async () => {
     const { rig, ask, unpinned, probes } = await bounded();
     await ask({ actor: "cli", idToken: "junk", view: VIEW }, Public);

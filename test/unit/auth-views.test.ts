@@ -371,6 +371,32 @@ describe("W10.33 a managed agent, by its secret", () => {
     expect(deniedAs(await rig.connect(bearer))).toMatch(/^permission-denied: the grant .* is revoked/);
   });
 
+  test("a digest in a person's row, which no grant writes, opens nothing", async () => {
+    const rig = await viewRig();
+    const { row, body } = await withAgent(rig);
+    const person = await rig.grant("cli");
+    rig.ledger.put("auth", `actor.${rig.owner}.cli`, { ...person, secretDigest: row.secretDigest });
+    expect((await rig.ask({ ...body, actor: "cli" })).status).toBe(401);
+  });
+
+  test("a secret that is replaced while its bearer is made releases none", async () => {
+    const rig = await viewRig();
+    const { row, body } = await withAgent(rig);
+    const { secretDigest } = (await rig.agent("other")).row;
+    const ask = rig.askWith({
+      authority: {
+        ...rig.authority,
+        proveAgent: async (p, secret) => {
+          await rig.authority.proveAgent(p, secret);
+          await rig.grant("robot", { kind: "managed", secretDigest });
+        },
+      },
+    });
+    const answer = await ask(body);
+    expect(reasonOf(answer)).toBe("401 unauthenticated");
+    expect(rig.ledger.keys("auth").filter((key) => key.startsWith(`cred.${row.lifecycleUid}.`))).toEqual([]);
+  });
+
   test("nobody signs in under an agent's name, whoever its owner is", async () => {
     const rig = await viewRig();
     await withAgent(rig);

@@ -381,7 +381,7 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
     const session = EXAMPLE_HOLDERS["session-caller"].session;
     for (const over of [{ endpoint: "*" }, { sessionId: "*" }, { sessionId: "a.b" }, { epoch: -1 }, { epoch: 1.5 }]) {
       const scope = { ...EXAMPLE_HOLDERS["session-caller"], session: { ...session, ...over } };
-      expect(() => profileRows("session-caller", scope)).toThrow(/endpoint|session/);
+      expect(() => profileRows("session-caller", scope)).toThrow(/endpoint|session|epoch/);
     }
     const { transferWriter } = EXAMPLE_HOLDERS["transfer-writer"];
     for (const over of [

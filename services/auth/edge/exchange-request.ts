@@ -131,4 +131,8 @@ const MALFORMED = wrong(
 );
 const OTHER_SPACE = wrong("other-space", "this exchange serves another space", "use the exchange of that space");
 const CHAT = wrong("chat-actor", "a chat session's actor is not chosen", "open a chat session, or use another actor");
-const UNKNOWN_VIEW = wrong("view-unknown", "no exchange issues such a view", "docs/security/model.md lists the views");
+const UNKNOWN_VIEW = wrong(
+  "view-unknown",
+  "no exchange issues such a view",
+  "docs/security/profiles.md lists the views",
+);

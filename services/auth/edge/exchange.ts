@@ -187,7 +187,7 @@ async function choose(
   function refusedView(reason: string, code: ErrorCode, why: string): Settled {
     const error = `the view ${asked.view} ${why}`;
     return {
-      answer: refuse({ code, reason, error, next: "docs/security/model.md says who gets which view, and where" }),
+      answer: refuse({ code, reason, error, next: "docs/security/profiles.md says who gets which view, and where" }),
       result: reason,
     };
   }

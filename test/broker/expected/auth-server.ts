@@ -4,7 +4,7 @@
  */
 import { type Expected, type Line, NONCE, type Who, caller, dot, pub, sub } from "./kit.ts";
 
-const COMMANDS = ["actor-grant", "actor-narrow", "actor-revoke", "actor-list", "describe"];
+const COMMANDS = ["actor-grant", "actor-narrow", "actor-revoke", "actor-list", "daemon-enter", "describe"];
 
 export function authServer(who: Who): Expected[] {
   const { space: s, stranger } = who;
