@@ -1,14 +1,13 @@
-/** `cotal channel purge CH`: removes the history of one channel, for whoever has signed in and may (§10). */
+/** `cotal channel purge CH`: removes the history of one channel, for the operator or whoever has signed in and may (§10). */
 import type { Command } from "commander";
 import { ProvisionerCommand } from "../../shared/grants/commands.ts";
 import { PurgeAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { View } from "../../shared/protocol/endpoint/views.ts";
 import { typedChannel } from "../channel-names.ts";
 import { UsageError } from "../exit.ts";
-import { namedCredentials } from "../identity.ts";
-import { operatorCredentials, withRail } from "../operator.ts";
+import { askingCredentials } from "../identity.ts";
+import { withRail } from "../operator.ts";
 import { type Invocation, handle } from "../program.ts";
-import { OWN_ACTOR, isUserSpace, userCredentials } from "../signin.ts";
 
 type PurgeOptions = { readonly yes?: boolean };
 
@@ -16,7 +15,7 @@ type PurgeOptions = { readonly yes?: boolean };
 export function registerChannelPurge(channel: Command): void {
   const purge = channel
     .command("purge <channel>")
-    .description("remove its history for everybody; the scope purge is asked for, where people sign in")
+    .description("remove its history for everybody; who signs in needs the scope purge")
     .option("--yes", "do it: what is removed is gone");
   handle<PurgeOptions>(purge, channelPurge);
 }
@@ -29,11 +28,7 @@ async function channelPurge({ options, out, target }: Invocation<PurgeOptions>, 
     });
   }
   const at = target();
-  const asks = { view: View.ChannelPurger };
-  const credentials =
-    (await namedCredentials(at, options, out, asks)) ??
-    // An operator's credential does not remove history (supplement F).
-    (isUserSpace(at) ? userCredentials(at, OWN_ACTOR, asks) : operatorCredentials(at));
+  const credentials = await askingCredentials(at, options, out, { view: View.ChannelPurger });
   const { removed } = await withRail(at, credentials, (rail) =>
     rail.ask(ProvisionerCommand.ChannelPurge, { channel }, PurgeAnswer),
   );

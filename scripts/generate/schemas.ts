@@ -11,7 +11,7 @@
 import { z } from "zod";
 import { AnycastNotice, AnycastStatus, TakeReply, TakeRequest } from "../../shared/protocol/chat/anycast.ts";
 import { ChannelConfig, ChannelDefaults } from "../../shared/protocol/chat/channel-config.ts";
-import { EndpointReply, EndpointRequest } from "../../shared/protocol/endpoint/envelope.ts";
+import { EndpointEvent, EndpointReply, EndpointRequest } from "../../shared/protocol/endpoint/envelope.ts";
 import { SpaceSettings } from "../../shared/protocol/chat/space-settings.ts";
 import { LivenessAnswer } from "../../shared/protocol/chat/liveness.ts";
 import { CotalMessage, EndpointRef } from "../../shared/protocol/chat/message.ts";
@@ -94,6 +94,13 @@ const ROWS: readonly SchemaRow[] = [
     draft: "draft-2020-12",
     title: "EndpointReply",
     description: "The reply envelope of a command (§13.3). An error without an outcome is of unknown outcome.",
+  },
+  {
+    file: "endpoint-event.json",
+    schema: EndpointEvent,
+    draft: "draft-2020-12",
+    title: "EndpointEvent",
+    description: "An event that an instance publishes (§13.3). It is no fact: nothing may take effect because of it.",
   },
   {
     file: "liveness-answer.json",

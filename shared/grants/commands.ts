@@ -66,6 +66,8 @@ export const OPERATOR_COMMANDS: readonly ProvisionerCommand[] = [
   ProvisionerCommand.LimitsShow,
   ProvisionerCommand.LimitsSet,
   ProvisionerCommand.Check,
+  ProvisionerCommand.ChannelPurge,
+  ProvisionerCommand.HistoryPurge,
 ];
 
 /** What a `deployer` may ask for: to compare a manifest with the space, and to apply it (supplement F). */

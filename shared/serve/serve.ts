@@ -26,11 +26,11 @@ import {
 import {
   DEFAULT_DEADLINE_MS,
   ENVELOPE_VERSION,
-  EndpointRequest,
   type EndpointReply,
   MAX_DEADLINE_MS,
   errorReply,
 } from "../protocol/endpoint/envelope.ts";
+import { type RequestFrame, readRequest } from "../protocol/endpoint/read-envelope.ts";
 
 /** What a handler knows of a call. */
 export type CallContext = {
@@ -169,9 +169,11 @@ async function answer(
   let reply: EndpointReply;
   let result = "ok";
   try {
-    const request = parseEnvelope(message);
-    requestId = request.id;
-    expected = request.replyExpected;
+    const read = readRequest(message.data);
+    requestId = read.ok ? read.request.id : read.id;
+    expected = read.ok ? read.request.replyExpected : read.replyExpected;
+    if (!read.ok) throw read.error;
+    const { request } = read;
     const declared = checkEnvelope(options, subject, request);
     if (full) throw busy();
     reply = await run(declared, subject, request, from);
@@ -218,25 +220,7 @@ function encode(reply: EndpointReply, limit: number): Uint8Array | CotalError {
   });
 }
 
-function parseEnvelope(message: Msg): EndpointRequest {
-  let value: unknown;
-  try {
-    value = message.json();
-  } catch {
-    throw refused(ErrorCode.BadRequest, "the request is not JSON");
-  }
-  const version = (value as { v?: unknown } | null)?.v;
-  if (version !== ENVELOPE_VERSION)
-    throw refused(ErrorCode.UnsupportedVersion, `this endpoint speaks v ${ENVELOPE_VERSION}`);
-  const parsed = EndpointRequest.safeParse(value);
-  if (!parsed.success) {
-    const issue = parsed.error.issues[0];
-    throw refused(ErrorCode.BadRequest, `${issue?.path.join(".") ?? ""} ${issue?.message ?? ""}`.trim());
-  }
-  return parsed.data;
-}
-
-function checkEnvelope(options: ServeOptions, subject: EndpointRequestSubject, request: EndpointRequest): Command {
+function checkEnvelope(options: ServeOptions, subject: EndpointRequestSubject, request: RequestFrame): Command {
   if (request.op.endpoint !== subject.endpoint || request.op.command !== subject.command) {
     throw refused(ErrorCode.OpMismatch, "op is not what the subject says");
   }
@@ -246,7 +230,8 @@ function checkEnvelope(options: ServeOptions, subject: EndpointRequestSubject, r
   if (request.from.id !== `${subject.owner}.${subject.actor}`) {
     throw refused(ErrorCode.SenderMismatch, "from.id is not the subject's sender");
   }
-  if (request.target !== undefined) throw refused(ErrorCode.TargetMismatch, "this command has no target");
+  if (request.target !== undefined || subject.target !== undefined)
+    throw refused(ErrorCode.TargetMismatch, "this command has no target");
   if (request.replyExpected && request.deadlineMs === undefined) {
     throw refused(ErrorCode.BadRequest, "a call needs deadlineMs");
   }
@@ -254,7 +239,7 @@ function checkEnvelope(options: ServeOptions, subject: EndpointRequestSubject, r
   return declared;
 }
 
-function checkBind(options: ServeOptions, subject: EndpointRequestSubject, request: EndpointRequest): void {
+function checkBind(options: ServeOptions, subject: EndpointRequestSubject, request: RequestFrame): void {
   const { bind } = request;
   if (bind === undefined) return;
   if (subject.route === Route.Inst && bind.instanceId !== subject.instanceId) {
@@ -278,7 +263,7 @@ function checkBind(options: ServeOptions, subject: EndpointRequestSubject, reque
 async function run(
   declared: Command,
   subject: EndpointRequestSubject,
-  request: EndpointRequest,
+  request: RequestFrame,
   from: string,
 ): Promise<EndpointReply> {
   const args = declared.input.safeParse(request.args ?? {});

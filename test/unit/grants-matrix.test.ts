@@ -321,6 +321,8 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
           "limits-show",
           "limits-set",
           "check",
+          "channel-purge",
+          "history-purge",
         ].map(call),
         ...["actor-grant", "actor-narrow", "actor-revoke", "actor-list"].map(
           (command) => `pub cotal.main.ep.one.auth.${command}.<me>.*`,

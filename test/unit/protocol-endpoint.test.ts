@@ -78,7 +78,8 @@ describe("request and reply subjects", () => {
         expect(reply).toBe(
           `cotal.${space}.ep.reply.acme_ci.${UID}.${epoch}.${principal.owner}.${principal.actor}.${uid}.${nonce}`,
         );
-        expect(parseReplySubject(reply)).toEqual({ endpoint: "acme.ci", instanceId: UID, epoch });
+        const tail = { ...principal, uid, nonce };
+        expect(parseReplySubject(reply)).toEqual({ space, endpoint: "acme.ci", instanceId: UID, epoch, ...tail });
         expect(parseRequestSubject(reply)).toBeUndefined();
       }),
     );
@@ -98,9 +99,8 @@ describe("request and reply subjects", () => {
     `cotal.main.ep.two.provisioner.history.${me}.${UID}.${NONCE}`,
     `cotal.main.ctl.one.provisioner.history.${me}.${UID}.${NONCE}`,
     `cotal..ep.one.provisioner.history.${me}.${UID}.${NONCE}`,
-    `cotal.main.ep.one.provisioner.history.self.${me}.${UID}.${NONCE}`,
     `cotal.main.ep.one.provisioner.history.${me}.${UID}.${NONCE}${"x".repeat(2000)}`,
-  ])("%s is no untargeted request", (subject) => {
+  ])("%s is no request", (subject) => {
     expect(parseRequestSubject(subject)).toBeUndefined();
   });
 

@@ -49,6 +49,12 @@ const TOKENS: Readonly<Record<string, Row>> = {
   },
   ENDPOINT_LABEL: { takes: ["a", "a-b", "0", "a".repeat(63)], leaves: ["-a", "a-", "A", "a_b", "a.b", "a".repeat(64)] },
   ID_TOKEN: { takes: ["a", "A-_9", "a".repeat(64)], leaves: ["a b", "a.b", "a".repeat(65)] },
+  GENERATION: {
+    takes: ["0123456789abcdef".repeat(2)],
+    leaves: ["0123456789abcdef", "0123456789ABCDEF".repeat(2), "g".repeat(32), "0".repeat(33)],
+  },
+  WHOLE_NUMBER: { takes: ["0", "7", "9007199254740991"], leaves: ["00", "01", "-1", "1.5", "1e3", "1".repeat(17)] },
+  ERROR_CODE: { takes: ["conflict", "com.acme.no-funds", "a".repeat(64)], leaves: ["a b", "a_b", "é", "a".repeat(65)] },
   SPACE_TOKEN: { takes: ["main", "my-space_2", "a".repeat(32)], leaves: ["my space", "a.b", ">", "a".repeat(33)] },
   CHANNEL_SEGMENT: { takes: ["a", "A-_9"], leaves: ["a.b", "*", ">", "a b", "é"] },
   REPLAY_WINDOW: {

@@ -149,6 +149,8 @@ async function prove({ actor, presented }: Asked, options: ExchangeOptions): Pro
   // Made for one inbox: the same token opens no other actor's, and none of another space (§10).
   if (proof.actor !== actor || proof.space !== space) return unproved(ProofFault.Purpose);
   const { lifecycleUid, expires } = proof;
+  // Within the tolerance of clocks it still verifies; a bearer that ends with it would be over at once.
+  if (expires * 1000 <= options.now()) return unproved(ProofFault.Expired);
   return { ...person(proof.person), dmReader: { lifecycleUid, expires } };
 }
 

@@ -54,6 +54,8 @@ export type CotalErrorOptions = {
   readonly next?: string;
   readonly outcome?: Outcome;
   readonly details?: readonly ErrorDetail[];
+  /** The code of an extension, a reverse-DNS name (§13.3): `code` is then the nearest of the catalogue. */
+  readonly extension?: string;
   readonly cause?: unknown;
 };
 
@@ -64,6 +66,7 @@ export class CotalError extends Error {
   readonly next: string | undefined;
   readonly outcome: Outcome | undefined;
   readonly details: readonly ErrorDetail[];
+  readonly extension: string | undefined;
 
   constructor(code: ErrorCode, message: string, options: CotalErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
@@ -71,6 +74,7 @@ export class CotalError extends Error {
     this.next = options.next;
     this.outcome = options.outcome;
     this.details = options.details ?? [];
+    this.extension = options.extension;
   }
 }
 

@@ -47,6 +47,15 @@ export const COMMAND_TOKEN = /^[a-z0-9-]{1,32}$/;
 /** One label of an endpoint name (§13.2). */
 export const ENDPOINT_LABEL = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
 
+/** What an issued caller carries between its UID and the nonce on the versioned rail (§13.2, §13.15). */
+export const GENERATION = /^[0-9a-f]{32}$/;
+
+/** A whole number as one token (an epoch, a stream sequence): one spelling each, so no leading zero. */
+export const WHOLE_NUMBER = /^(?:0|[1-9][0-9]{0,15})$/;
+
+/** An error code on the wire (§13.3): one token of at most 64 bytes, of the catalogue or reverse-DNS. */
+export const ERROR_CODE = /^[A-Za-z0-9.-]{1,64}$/;
+
 /** Request ids, goal ids, timer ids, session ids (§13.2). */
 export const ID_TOKEN = /^[A-Za-z0-9_-]{1,64}$/;
 

@@ -3,8 +3,8 @@
  * and its registration. Whether an instance is a candidate for a view is read from both.
  *
  * Invariants
- * 1. The gate is closed: an unknown field is corruption of an authority row and refuses. A gate of the
- *    service family (§13.1) is another shape and no candidate.
+ * 1. The gate is closed: an unknown field is corruption of an authority row and refuses; so is a gate of the
+ *    service family (§13.1) under a name that is ours.
  * 2. A registration is a record that may grow: what is not known here is kept and not judged.
  */
 import { z } from "zod";

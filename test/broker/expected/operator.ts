@@ -1,4 +1,4 @@
-/** Runs the space: mint, deprovision, limits, channels, check. Reads no message (supplement F). */
+/** Runs the space: mint, deprovision, limits, channels, removed history, check. Reads no message (supplement F). */
 import {
   type Expected,
   NONCE,
@@ -22,7 +22,7 @@ export function operator(who: Who): Expected[] {
       must: [
         ...callerMust(who),
         ...calls(who, "space", "channels", "roster", "mint", "deprovision", "deprovision-complete"),
-        ...calls(who, "channel-set", "limits-show", "limits-set", "check"),
+        ...calls(who, "channel-set", "limits-show", "limits-set", "check", "channel-purge", "history-purge"),
         ...callsOf("auth", who, "actor-grant", "actor-narrow", "actor-revoke", "actor-list"),
       ],
       deny: callerDeny(who),
