@@ -143,11 +143,13 @@ describe("W133.01 a request", () => {
 
 describe("W133.06 the auth slot and correlation", () => {
   test("W133.06 the digest is over the bytes as carried", () => {
-    // echo -n 'slot' | sha256sum, and of 'é' in both normal forms.
-    expect(authDigest("slot")).toBe("sha256:72a30a4c08c8089df70ed06b7b4fa4ebeba0a0b74730ada3a19da27de0b2bd9c");
+    // printf slot | sha256sum
+    expect(authDigest("slot")).toBe("sha256:6558838331b742a6f1d5935b32b4612aecdbcc7254868c7eeece68fbd0149ea3");
     expect(authDigest("")).toBe("sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     expect(authDigest("\u00e9")).not.toBe(authDigest("e\u0301"));
-    expect(new Set(["a", " a", "a ", "a\n", "A", '{"a":1}', '{ "a": 1 }'].map((slot) => authDigest(slot))).size).toBe(7);
+    expect(new Set(["a", " a", "a ", "a\n", "A", '{"a":1}', '{ "a": 1 }'].map((slot) => authDigest(slot))).size).toBe(
+      7,
+    );
     expect(authDigest(undefined)).toBeUndefined();
   });
 
@@ -208,12 +210,11 @@ describe("W133.07 a reply", () => {
 });
 
 describe("W133.10 the catalogue", () => {
-  const CATALOGUE = [
-    ...["bad-request", "unsupported-version", "op-mismatch", "class-mismatch", "target-mismatch", "sender-mismatch"],
-    ...["unauthenticated", "permission-denied", "not-found", "already-exists", "conflict", "contract-mismatch"],
-    ...["contract-invalid", "failed-precondition", "deadline-exceeded", "cancelled", "expired", "unavailable"],
-    ...["unimplemented", "resource-exhausted", "internal"],
-  ];
+  const CATALOGUE = (
+    "bad-request unsupported-version op-mismatch class-mismatch target-mismatch sender-mismatch unauthenticated " +
+    "permission-denied not-found already-exists conflict contract-mismatch contract-invalid failed-precondition " +
+    "deadline-exceeded cancelled expired unavailable unimplemented resource-exhausted internal"
+  ).split(" ");
 
   test("W133.10 has the 21 codes of §13.3 and no other", () => {
     expect(Object.values(ErrorCode)).toEqual(CATALOGUE);
@@ -233,7 +234,17 @@ describe("W133.10 the catalogue", () => {
   test("W133.10 an extension's code is reverse-DNS and of at most 64 bytes", () => {
     const longest = `com.${"a".repeat(60)}`;
     expect(["com.acme.no-funds", "ai.cotal.x", longest].filter((name) => !isExtensionCode(name))).toEqual([]);
-    const wrong = [...CATALOGUE, "teapot", "", `${longest}a`, "com.acme.é", "com acme", "com.acme.", ".acme", "com_a.b"];
+    const wrong = [
+      ...CATALOGUE,
+      "teapot",
+      "",
+      `${longest}a`,
+      "com.acme.é",
+      "com acme",
+      "com.acme.",
+      ".acme",
+      "com_a.b",
+    ];
     expect(wrong.filter((name) => isExtensionCode(name))).toEqual([]);
     expect([...CATALOGUE, longest].filter((name) => !isWireCode(name) || Buffer.byteLength(name) > 64)).toEqual([]);
     expect(wrong.filter((name) => isWireCode(name))).toEqual(CATALOGUE);

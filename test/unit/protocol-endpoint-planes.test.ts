@@ -34,7 +34,10 @@ const PLANES: readonly [string, PlaneAddress][] = [
   [
     `epj.com_acme.run.exact.local.bob.${UID}.${mine}`,
     {
-      ...{ plane: "epj", endpoint: "com.acme", command: "run", ...triple },
+      plane: "epj",
+      endpoint: "com.acme",
+      command: "run",
+      ...triple,
       target: { mode: "exact", owner: "local", actor: "bob", uid: UID },
     },
   ],
@@ -64,7 +67,10 @@ describe("W132.17 planes", () => {
       fc
         .tuple(endpoints, commands, caller, fc.option(blocks, { nil: undefined }))
         .map(([endpoint, command, from, target]) => ({
-          ...{ plane: "epj" as const, endpoint, command, ...from },
+          plane: "epj" as const,
+          endpoint,
+          command,
+          ...from,
           ...(target === undefined ? {} : { target }),
         })),
       fc
@@ -106,7 +112,16 @@ describe("W132.17 planes", () => {
     expect(shorter.map((text) => text.split(".")[2])).toEqual(["epe", "epf", "epr"]);
   });
 
+  test("W132.17 no topic and no qualifier is no plane's, nor is one whose lawful tokens pass 1024 bytes", () => {
+    const long = `cotal.main.epf.com_acme.${Array(20).fill("x".repeat(60)).join(".")}`;
+    const short = ["epf.com_acme", `epe.com_acme.${INSTANCE}.7`, `epr.com_acme.${INSTANCE}.7.goal`];
+    const texts = [long, ...short.map((tail) => `cotal.main.${tail}`)];
+    expect(texts.filter((text) => parsePlaneSubject(text) !== undefined)).toEqual([]);
+    expect(parsePlaneSubject(long.slice(0, 999))).toBeDefined();
+  });
+
   test.each<[string, PlaneAddress]>([
+    ["an id that is missing", { plane: "ept", ...at, timerId: undefined as unknown as string, timer: "fire" }],
     ["a topic without tokens", { plane: "epe", ...at, topic: "" }],
     ["a topic that is a wildcard", { plane: "epf", endpoint: "a", topic: "dec.>" }],
     ["a qualifier with an empty token", { plane: "epr", ...at, kind: "goal", qualifier: "a..b" }],

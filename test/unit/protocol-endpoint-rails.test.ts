@@ -48,7 +48,12 @@ const FORMS = [
     target: { mode: "handle", ...triple },
     tokens: 14,
   },
-  { form: "exact", block: `exact.${TARGET_OWNER}.bob.${TARGET_UID}.`, target: { mode: "exact", ...triple }, tokens: 14 },
+  {
+    form: "exact",
+    block: `exact.${TARGET_OWNER}.bob.${TARGET_UID}.`,
+    target: { mode: "exact", ...triple },
+    tokens: 14,
+  },
 ] as const;
 
 const ROUTES = [
@@ -183,7 +188,12 @@ describe("W132.04 what is no form has no sender", () => {
     const got = parseRequestSubject(text);
     const { owner, actor, uid, generation, nonce, command, endpoint } = got ?? {};
     const seen = {
-      ...{ owner, actor, uid, generation, nonce, command },
+      owner,
+      actor,
+      uid,
+      generation,
+      nonce,
+      command,
       endpoint: endpoint?.replaceAll(".", "_"),
       instanceId: got?.route === "inst" ? got.instanceId : undefined,
     };
@@ -329,8 +339,14 @@ describe("W132.10 W132.12 replies", () => {
         expect(matches(rails.replyGrant(caller), reply)).toBe(true);
         expect(matches(rails.replyGrant(other), reply)).toBe(false);
         expect(parseReplySubject(reply)).toEqual({
-          ...{ space: "main", endpoint: request.endpoint, instanceId: INSTANCE, epoch },
-          ...{ owner: request.owner, actor: request.actor, uid: request.uid, nonce },
+          space: "main",
+          endpoint: request.endpoint,
+          instanceId: INSTANCE,
+          epoch,
+          owner: request.owner,
+          actor: request.actor,
+          uid: request.uid,
+          nonce,
           ...(caller.generation === undefined ? {} : { generation: caller.generation }),
         });
       }),

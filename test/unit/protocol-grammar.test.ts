@@ -22,6 +22,14 @@ const TOKENS: Readonly<Record<string, Row>> = {
     takes: [`chat_${"z7".repeat(13)}`],
     leaves: ["chat_", `chat_${"a".repeat(25)}`, `chat_${"A".repeat(26)}`, `xchat_${"a".repeat(26)}`],
   },
+  HOLDER_SECRET: {
+    takes: ["aZ9_-".repeat(9), "a".repeat(128)],
+    leaves: ["a".repeat(42), "a".repeat(129), `${"a".repeat(43)}.`, `${"a".repeat(43)}=`],
+  },
+  HOLDER_HASH: {
+    takes: ["a9".repeat(32)],
+    leaves: ["a".repeat(63), "a".repeat(65), "A".repeat(64), "g".repeat(64)],
+  },
   ROOT_CREDENTIAL_ID: {
     takes: [`r_${"z7".repeat(13)}`],
     leaves: [`r_${"a".repeat(25)}`, `r_${"A".repeat(26)}`, `u_${"a".repeat(26)}`, `r_${"a".repeat(26)}.x`],
