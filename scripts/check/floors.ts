@@ -5,7 +5,8 @@
  * 1. Every source file under `shared/`, `services/`, `launcher/` and `cli/` has a floor. A new
  *    folder is refused until it has a row here.
  * 2. `protocol` is pure: no I/O, no ambient clock, no randomness; so it takes no package but the
- *    named ones, and of `node:crypto` only hashing.
+ *    named ones, and of `node:crypto` only hashing. (Its one clock counts processor time, for the
+ *    budgets of foreign schemas: contract/meter.ts.)
  * 3. `test/`, `scripts/` and `examples/` import what they like, and nothing imports them.
  */
 import { posix } from "node:path";
@@ -27,7 +28,14 @@ const ROOMS: readonly Room[] = [
   {
     path: "shared/protocol",
     floor: 0,
-    packages: { zod: "*", canonicalize: "*", "node:crypto": ["createHash", "hash"] },
+    packages: {
+      zod: "*",
+      canonicalize: "*",
+      "node:crypto": ["createHash", "hash"],
+      ajv: ["Ajv2020", "ErrorObject", "KeywordCxt", "_"],
+      re2js: ["RE2Set"],
+      "lru-cache": ["LRUCache"],
+    },
   },
   { path: "shared/grants", floor: 1 },
   { path: "shared/trust", floor: 2 },

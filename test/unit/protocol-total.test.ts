@@ -20,7 +20,8 @@ import { checkParts } from "../../shared/protocol/chat/parts.ts";
 import { checkMeta, checkName, Presence, readPresence } from "../../shared/protocol/chat/presence.ts";
 import { SpaceSettings } from "../../shared/protocol/chat/space-settings.ts";
 import * as endpoint from "../../shared/protocol/endpoint/grammar.ts";
-import { EndpointReply, EndpointRequest } from "../../shared/protocol/endpoint/envelope.ts";
+import { EndpointEvent, EndpointReply, EndpointRequest } from "../../shared/protocol/endpoint/envelope.ts";
+import { parsePlaneSubject } from "../../shared/protocol/endpoint/planes.ts";
 import * as shapes from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import * as rows from "../../shared/protocol/ledger/rows.ts";
 import { expectTotal, nearMiss, nearMissBytes, nearMissText } from "../support/near-miss.ts";
@@ -60,6 +61,7 @@ const TEXT_PARSERS: Readonly<Record<string, (text: string) => unknown>> = {
   spaceSubjects: (text) => subjects.spaceSubjects("main").chatRead(text),
   parseRequestSubject: endpoint.parseRequestSubject,
   parseReplySubject: endpoint.parseReplySubject,
+  parsePlaneSubject,
   endpointToken: endpoint.endpointToken,
   endpointName: endpoint.endpointName,
   parseAck: acks.parseAck,
@@ -165,7 +167,7 @@ const SHAPES = Object.fromEntries([
   ...shapesOf(config),
   ...shapesOf(shapes),
   ...shapesOf(rows),
-  ...shapesOf({ LivenessAnswer, Presence, SpaceSettings, EndpointRequest, EndpointReply }),
+  ...shapesOf({ LivenessAnswer, Presence, SpaceSettings, EndpointRequest, EndpointReply, EndpointEvent }),
 ]);
 
 const VALUE_PARSERS: Readonly<Record<string, (value: unknown) => unknown>> = {

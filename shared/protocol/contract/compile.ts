@@ -8,8 +8,8 @@
  * 3. Only members that a value has itself count: `required: ["toString"]` is not met by every object.
  * 4. Every schema that is judged spends before the work that follows, by its own weight and the size of
  *    the value; so neither a fan of references nor a large value runs on unseen.
- * 5. The verdict over the budget is taken twice: a pause of the collector, or the first run of new code,
- *    refuses nobody.
+ * 5. The verdict that a budget is used up is taken twice: a pause of the collector, or the first run of
+ *    new code, refuses nobody.
  */
 import { Ajv2020, type ErrorObject, type KeywordCxt, _ } from "ajv/dist/2020.js";
 import { type Json, MAX_DEPTH, isBounded } from "../base/canonical.ts";
@@ -49,12 +49,12 @@ export function compileClosure(closure: SchemaClosure, cpuMs: CpuClock): Compile
   const meter = createMeter(cpuMs, INTERVAL);
   // Each schema costs Ajv tens of microseconds, so here the clock is read for each.
   const compiling = createMeter(cpuMs, 1);
-  compiling.begin(SchemaLimit.compileMs);
-  const { isValid, takeErrors, patterns } = guard("to compile", SchemaLimit.compileMs, () => {
+  const { isValid, takeErrors, patterns } = withinBudget("to compile", SchemaLimit.compileMs, (budget) => {
+    compiling.begin(budget);
     compiling.spend(1);
+    meter.begin(budget);
     const made = build(closure, compiling, meter);
     // What runs first is compiled by the engine; it belongs to this budget.
-    meter.begin(SchemaLimit.compileMs);
     made.isValid(null);
     compiling.spend(1);
     return made;
@@ -64,15 +64,9 @@ export function compileClosure(closure: SchemaClosure, cpuMs: CpuClock): Compile
     weight: CODE_BASE + bytes * CODE_PER_BYTE + patterns * SchemaLimit.patternStates,
     check(value = null) {
       if (!isBounded(value)) return [{ path: "", message: `nests deeper than ${MAX_DEPTH}, or holds no JSON number` }];
-      const valid = guard("to validate a value", SchemaLimit.validationMs, () => {
-        try {
-          meter.begin(SchemaLimit.validationMs);
-          return isValid(value);
-        } catch (thrown) {
-          if (!(thrown instanceof OverBudget)) throw thrown;
-          meter.begin(SchemaLimit.validationMs);
-          return isValid(value);
-        }
+      const valid = withinBudget("to validate a value", SchemaLimit.validationMs, (budget) => {
+        meter.begin(budget);
+        return isValid(value);
       });
       const errors = takeErrors();
       return valid ? [] : errors.slice(0, MAX_PROBLEMS).map(problemOf);
@@ -152,12 +146,14 @@ function sizeOf(data: unknown): number {
 }
 
 /** Whatever else is thrown in there (the stack's end, say) is the schema's doing as well. */
-function guard<T>(what: string, budgetMs: number, run: () => T): T {
+function withinBudget<T>(what: string, budgetMs: number, run: (budgetMs: number) => T, again = true): T {
   try {
-    return run();
+    return run(budgetMs);
   } catch (thrown) {
     if (thrown instanceof CotalError) throw thrown;
-    const why = thrown instanceof OverBudget ? `takes more than ${budgetMs} ms` : "takes more than there is";
+    const over = thrown instanceof OverBudget;
+    if (over && again) return withinBudget(what, budgetMs, run, false);
+    const why = over ? `takes more than ${budgetMs} ms` : "takes more than there is";
     throw contractInvalid(`the schema ${why} ${what}`, "give the command a simpler schema", thrown);
   }
 }
@@ -165,5 +161,8 @@ function guard<T>(what: string, budgetMs: number, run: () => T): T {
 function problemOf({ instancePath, keyword, message, params }: ErrorObject): Problem {
   const name: unknown = (params as Record<string, unknown>)["additionalProperty"];
   const which = keyword === "additionalProperties" && typeof name === "string" ? `: ${name.slice(0, 64)}` : "";
-  return { path: instancePath.slice(0, MAX_PATH), message: `${(message ?? "is not valid").slice(0, MAX_PATH)}${which}` };
+  return {
+    path: instancePath.slice(0, MAX_PATH),
+    message: `${(message ?? "is not valid").slice(0, MAX_PATH)}${which}`,
+  };
 }

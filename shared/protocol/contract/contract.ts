@@ -5,8 +5,10 @@
  * Invariants
  * 1. A command's name stands once in the whole contract, a cluster's URN as well.
  * 2. Lists of a document are sorted, so the order of a declaration changes no digest.
- * 3. `artifacts` is all that has to lie under `P.epc.<hex>` for a caller to verify the contract.
+ * 3. Every schema compiles within its budget, or there is no contract.
+ * 4. `artifacts` is all that has to lie under `P.epc.<hex>` for a caller to verify the contract.
  */
+import { type z } from "zod";
 import { type Artifact } from "./artifact.ts";
 import { type Closure, type SchemaClosure, documentClosure } from "./closure.ts";
 import {
@@ -18,6 +20,7 @@ import {
 } from "./declare.ts";
 import { ClusterDocument, type CommandDocument, type ContractDocument, type NamedSchema } from "./documents.ts";
 import { contractInvalid } from "./limits.ts";
+import { type Validators } from "./validators.ts";
 import { zodClosure } from "./zod-schema.ts";
 
 export type CompiledCommand = {
@@ -30,22 +33,35 @@ export type CompiledCommand = {
   readonly contractDigest: string;
 };
 
-export type CompiledCluster = { readonly document: ClusterDocument; readonly closure: Closure };
+export type CompiledCluster = { readonly document: ClusterDocument; readonly digest: string };
 
 export type Contract = {
   readonly clusters: readonly CompiledCluster[];
   /** Closure digests of the clusters, sorted, as a service record carries them. */
   readonly clusterDigests: readonly string[];
   readonly commands: ReadonlyMap<string, CompiledCommand>;
+  /** Closures of all schemas that a document names, by closure digest. */
+  readonly schemas: ReadonlyMap<string, SchemaClosure>;
   /** By digest, each once. */
   readonly artifacts: readonly Artifact[];
 };
 
-export function compileContract(declarations: readonly ClusterDeclaration[]): Contract {
-  const closures: Closure[] = [];
-  const keep = <T extends Closure>(closure: T): T => {
-    closures.push(closure);
-    return closure;
+/** `validators`: those that will check what comes and goes by this contract. */
+export function compileContract(declarations: readonly ClusterDeclaration[], validators: Validators): Contract {
+  const documents: Closure[] = [];
+  const schemas = new Map<string, SchemaClosure>();
+  const keep: Keep = {
+    document: (document) => {
+      const closure = documentClosure(document);
+      documents.push(closure);
+      return closure.digest;
+    },
+    schema: (shape) => {
+      const closure = zodClosure(shape);
+      validators.of(closure);
+      schemas.set(closure.digest, closure);
+      return closure;
+    },
   };
   const commands = declarations.flatMap((cluster) =>
     defineCluster(cluster).commands.map((command) => compileCommand(cluster.urn, command, keep)),
@@ -64,21 +80,26 @@ export function compileContract(declarations: readonly ClusterDeclaration[]): Co
       commands.filter((command) => command.cluster === cluster.urn),
       keep,
     );
-    return { document, closure: keep(documentClosure(document)) };
+    return { document, digest: keep.document(document) };
   });
   return {
     clusters,
-    clusterDigests: clusters.map(({ closure }) => closure.digest).toSorted(),
+    clusterDigests: clusters.map(({ digest }) => digest).toSorted(),
     commands: new Map(commands.map((command) => [command.document.name, command])),
-    artifacts: artifactsOf(closures),
+    schemas,
+    artifacts: artifactsOf([...documents, ...schemas.values()]),
   };
 }
 
-type Keep = <T extends Closure>(closure: T) => T;
+/** Makes a closure, and keeps it for `artifacts`. */
+type Keep = {
+  readonly document: (document: object) => string;
+  readonly schema: (shape: z.ZodType | undefined) => SchemaClosure;
+};
 
 function compileCommand(cluster: string, declaration: CommandDeclaration, keep: Keep): CompiledCommand {
-  const input = keep(zodClosure(declaration.input));
-  const output = keep(zodClosure(declaration.output));
+  const input = keep.schema(declaration.input);
+  const output = keep.schema(declaration.output);
   const { name, class: kind, effect, modes, capability, traits = [], action, admissionCeiling } = declaration;
   const document: CommandDocument = {
     name,
@@ -93,8 +114,8 @@ function compileCommand(cluster: string, declaration: CommandDeclaration, keep: 
     ...(action === undefined ? {} : { action }),
     ...(admissionCeiling === undefined ? {} : { admissionCeiling }),
   };
-  const { digest } = keep(documentClosure(contractDocument(cluster, document)));
-  return { declaration, cluster, document, input, output, contractDigest: digest };
+  const contractDigest = keep.document(contractDocument(cluster, document));
+  return { declaration, cluster, document, input, output, contractDigest };
 }
 
 /** Behind a `contractDigest`. */
@@ -104,7 +125,7 @@ export function contractDocument(urn: string, command: CommandDocument): Contrac
 
 function clusterDocument(cluster: ClusterDeclaration, commands: readonly CompiledCommand[], keep: Keep) {
   const named = (list: readonly SchemaDeclaration[] = []): NamedSchema[] =>
-    list.map(({ name, schema }) => ({ name, schemaDigest: keep(zodClosure(schema)).digest })).toSorted(byName);
+    list.map(({ name, schema }) => ({ name, schemaDigest: keep.schema(schema).digest })).toSorted(byName);
   return ClusterDocument.parse({
     urn: cluster.urn,
     revision: cluster.revision,

@@ -7,14 +7,7 @@ import { type z } from "zod";
 import { AuthzMode } from "../endpoint/modes.ts";
 import { RESERVED_COMMANDS, isOwnCommand } from "../endpoint/names.ts";
 import { COMMAND_TOKEN } from "../base/grammar.ts";
-import {
-  ActionMarker,
-  AdmissionCeiling,
-  type CommandClass,
-  type Effect,
-  count,
-  isClusterUrn,
-} from "./documents.ts";
+import { ActionMarker, AdmissionCeiling, type CommandClass, type Effect, count, isClusterUrn } from "./documents.ts";
 import { contractInvalid } from "./limits.ts";
 import { TraitAttachment } from "./traits.ts";
 
@@ -93,7 +86,10 @@ const RULES: readonly (readonly [broken: (command: CommandDeclaration) => boolea
   [({ traits = [] }) => !traits.every((one) => TraitAttachment.safeParse(one).success), "carries a malformed trait"],
   [({ traits = [] }) => firstTwice(traits.map(({ urn }) => urn)) !== undefined, "carries a trait twice"],
   [({ action }) => action !== undefined && !ActionMarker.safeParse(action).success, "has a malformed action marker"],
-  [({ action, class: kind }) => action !== undefined && kind !== "journal", "is an action and not of the class journal"],
+  [
+    ({ action, class: kind }) => action !== undefined && kind !== "journal",
+    "is an action and not of the class journal",
+  ],
   [
     ({ class: kind, admissionCeiling }) => (kind === "journal") !== (admissionCeiling !== undefined),
     "has to have an admissionCeiling exactly if it is of the class journal",

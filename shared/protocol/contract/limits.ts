@@ -24,7 +24,7 @@ export const SchemaLimit = {
 
   /** UTF-16 units of one pattern, and instructions of its program. */
   patternLength: 1000,
-  patternProgram: 2000,
+  patternProgram: 4000,
   /** Program size times text length of one match: about 20 ms at the worst. */
   patternSteps: 2_000_000,
   /** Bytes of states that one pattern's automaton may keep. */

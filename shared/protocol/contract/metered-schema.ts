@@ -4,6 +4,7 @@
  */
 import { type Json } from "../base/canonical.ts";
 import { isMap, keyword, schemasUnder } from "./keywords.ts";
+import { PLAIN_KEYWORDS } from "./plain-keywords.ts";
 
 /** The keyword of ours that spends from the meter. No document can hold it: it is in no profile. */
 export const SPEND = "cotal-spend";
@@ -22,21 +23,19 @@ export function meteredSchema(schema: Json): Json {
 
 function meteredUnder(holds: "schema" | "list" | "map", held: Json): Json {
   if (holds === "schema") return meteredSchema(held);
-  if (Array.isArray(held)) return held.map(meteredPart);
-  return isMap(held) ? Object.fromEntries(Object.entries(held).map(([name, one]) => [name, meteredPart(one)])) : held;
+  if (Array.isArray(held)) return held.map(meteredSchema);
+  return isMap(held) ? Object.fromEntries(Object.entries(held).map(([name, one]) => [name, meteredSchema(one)])) : held;
 }
 
-/** `false` among many costs something too: it is spelled as a schema that spends. */
-function meteredPart(schema: Json): Json {
-  return schema === false ? { [SPEND]: 1, not: true } : meteredSchema(schema);
-}
+/** Their own code spends for what they do. */
+const SPEND_THEMSELVES: ReadonlySet<string> = new Set(PLAIN_KEYWORDS.map(({ keyword: name }) => name));
 
 /** Checks that one judgement by this schema makes: one for each schema and each value right under it. */
 function weightOf(schema: { readonly [key: string]: Json }): number {
   let weight = 1;
   for (const [name, held] of Object.entries(schema)) {
     const row = keyword(name);
-    if (row === undefined || row.annotation || name === "$defs") continue;
+    if (row === undefined || row.annotation || name === "$defs" || SPEND_THEMSELVES.has(name)) continue;
     weight += row.holds === "value" ? countOf(held) : schemasUnder(row, held).length;
   }
   return weight;

@@ -38,10 +38,15 @@ export const PLAIN_KEYWORDS: readonly PlainKeyword[] = [
     keyword: "dependentRequired",
     type: "object",
     message: "lacks a member that another one asks for",
-    judge: (held) => {
+    judge: (held, meter) => {
       const needs = isMap(held) ? Object.entries(held) : [];
-      return (data) =>
-        needs.every(([name, names]) => !has(data, name) || (names as string[]).every((needed) => has(data, needed)));
+      const isMet = (data: unknown, name: string, names: Json) => {
+        meter.spend(1);
+        if (!has(data, name) || !Array.isArray(names)) return true;
+        meter.spend(names.length);
+        return names.every((needed) => typeof needed === "string" && has(data, needed));
+      };
+      return (data) => needs.every(([name, names]) => isMet(data, name, names));
     },
   },
 ];

@@ -20,9 +20,7 @@ export function checkRefChains(documents: ReadonlyMap<string, SchemaFacts>): voi
     if (length !== undefined) return length;
     length = 0;
     for (const ref of documents.get(document)?.regions.get(pointer) ?? []) {
-      const further = ref.startsWith("#")
-        ? follow(document, ref.slice(1), above + 1)
-        : follow(ref, "", above + 1);
+      const further = ref.startsWith("#") ? follow(document, ref.slice(1), above + 1) : follow(ref, "", above + 1);
       length = Math.max(length, 1 + further);
     }
     longest.set(place, length);

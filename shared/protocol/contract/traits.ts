@@ -25,18 +25,6 @@ export function isGoverned(urn: string): boolean {
 export const TraitAttachment = z.looseObject({ urn: traitUrn, value: z.json() });
 export type TraitAttachment = z.infer<typeof TraitAttachment>;
 
-/** What a trait means; signed by its authority. */
-export const TraitDefinition = z.looseObject({
-  urn: traitUrn,
-  /** Artifact or inline schema of the attachment's value. */
-  valueSchema: z.json(),
-  /** Which commands it may stand on. */
-  selector: z.json(),
-  breakingChanges: z.json(),
-  authority: z.string().min(1),
-});
-export type TraitDefinition = z.infer<typeof TraitDefinition>;
-
 /** The separately signed half of a governed attachment. */
 export const GovernedAttachment = z.strictObject({
   space: z.string(),

@@ -21,7 +21,9 @@ export function zodClosure(shape: z.ZodType | undefined): SchemaClosure {
 /** The document of one shape. Refuses what has no JSON form. */
 export function zodSchema(shape: z.ZodType): object {
   try {
-    return z.toJSONSchema(shape, { target: "draft-2020-12", io: "input", override: checkFlags });
+    const document = z.toJSONSchema(shape, { target: "draft-2020-12", io: "input", override: checkFlags });
+    // Zod hangs a hidden member on it that is no JSON.
+    return JSON.parse(JSON.stringify(document)) as object;
   } catch (thrown) {
     throw contractInvalid(
       "a shape of the contract has no JSON Schema",
@@ -32,10 +34,10 @@ export function zodSchema(shape: z.ZodType): object {
 }
 
 /** JSON Schema knows no flags: a pattern that needs one would come out as another pattern. */
-function checkFlags({ zodSchema: shape }: { readonly zodSchema: z.core.$ZodTypes }): void {
-  const patterns = shape._zod.bag["patterns"];
-  if (!(patterns instanceof Set)) return;
-  for (const pattern of patterns) {
+function checkFlags({ zodSchema: { _zod: shape } }: { readonly zodSchema: z.core.$ZodType }): void {
+  const definitions: readonly object[] = [shape.def, ...(shape.def.checks ?? []).map((check) => check._zod.def)];
+  for (const definition of definitions) {
+    const pattern = "pattern" in definition ? definition.pattern : undefined;
     if (pattern instanceof RegExp && /[^uv]/.test(pattern.flags)) {
       throw new TypeError(`the pattern ${pattern} has flags that JSON Schema does not know`);
     }
