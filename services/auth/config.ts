@@ -230,7 +230,7 @@ export const authConfig = defineConfig("COTAL_AUTH_", {
     env: "COTAL_AUTH_EXCHANGES",
     schema: wholeNumber(1, 100_000),
     default: DEFAULT_MAX_EXCHANGES,
-    doc: "Exchanges that one face works on at once; over it the answer is 503.",
+    doc: "Exchanges that one face works on at once, a quarter of them for one person; over it the answer is 503, to that person 429.",
     example: "128",
   }),
   probes: setting({

@@ -13,10 +13,13 @@ import { publicFaces } from "./public-faces.ts";
 import type { Values } from "./spaces.ts";
 import type { Sparing } from "./sparing.ts";
 
+/** What clients cause and what we do have lines of their own: a flood of refusals hides no fault. */
+export type EdgeSparing = { readonly refusals: Sparing; readonly faults: Sparing };
+
 /** By space. Throws `bad-request` for settings that don't fit each other. */
 export function edgeSettings(
   context: Context<Values>,
-  sparing: Sparing,
+  sparing: EdgeSparing,
 ): (space: string) => Omit<EdgeSettings, "onChat"> {
   const { values, metrics, log } = context;
   const connects = metrics.counter({
@@ -53,6 +56,7 @@ export function edgeSettings(
           ...(dmReaderAudience === undefined ? {} : { dmReaderAudience }),
         };
   const publicFace = publicFaces(values);
+  const sparingOf = (cause: unknown): Sparing => (cause === undefined ? sparing.refusals : sparing.faults);
   return (space) => ({
     idp,
     devIssuer: values.devIssuer,
@@ -68,12 +72,16 @@ export function edgeSettings(
     selection: { refusals: values.selectionRefusals, seconds: values.selectionSeconds },
     onCallout: (event) => {
       if (event.kind === "unreadable") {
-        connects.inc({ space, result: event.fault });
+        const { fault } = event;
+        connects.inc({ space, result: fault });
+        sparing.refusals((more) =>
+          log.warn("a question of the broker can't be read", { space, fault, next: UNREADABLE, ...more }),
+        );
         return;
       }
       if (event.kind === "unanswered") {
         connects.inc({ space, result: event.kind });
-        sparing((more) => log.warn("a connect got no answer", { space, err: event.cause, ...more }));
+        sparing.faults((more) => log.warn("a connect got no answer", { space, err: event.cause, ...more }));
         return;
       }
       connects.inc({ space, result: event.kind === "allowed" ? "ok" : event.reason });
@@ -81,22 +89,28 @@ export function edgeSettings(
       if (event.kind === "allowed") log.debug("connected", { space, principal: event.principal });
       else {
         const { principal, line, cause } = event;
-        sparing((more) => log.info("denied", { space, principal, reason: line, err: cause, ...more }));
+        sparingOf(cause)((more) => log.info("denied", { space, principal, reason: line, err: cause, ...more }));
       }
     },
     onExchange: ({ face, result, principal, milliseconds, cause }) => {
       exchanges.inc({ space, face, result });
       exchangeSeconds.observe({ space }, milliseconds / 1000);
-      log.debug("exchanged", { space, face, result, principal, err: cause });
+      const fields = { space, face, result, principal };
+      if (cause === undefined) log.debug("exchanged", fields);
+      else sparing.faults((more) => log.warn("an exchange failed", { ...fields, err: cause, ...more }));
     },
     onFace: ({ route, status, cause }) => {
       if (status >= 500)
-        sparing((more) => log.warn("the exchange failed", { space, route, status, err: cause, ...more }));
+        sparingOf(cause)((more) => log.warn("the exchange failed", { space, route, status, err: cause, ...more }));
     },
     onTls: (event) => sayTls(context, space, event),
     onDevIssuer: () => log.warn(DEV_ISSUER_NOTICE, { space }),
   });
 }
+
+const UNREADABLE =
+  "if nobody gets in, the broker's auth account and the keys of this service do not belong together: cotal up, or " +
+  "cotal space add, tells the broker again";
 
 /** As many at once as in a minute. */
 const atOnce = (perMinute: number): Rate => ({ burst: perMinute, perMinute });

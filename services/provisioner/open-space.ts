@@ -16,6 +16,7 @@ import { Life } from "../../shared/grants/matrix.ts";
 import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { inboxPrefix } from "../../shared/protocol/base/broker-subjects.ts";
+import type { SpaceHooks } from "../../shared/daemon/spaces.ts";
 import { spaceNames } from "../../shared/protocol/base/names.ts";
 import { OPEN_OWNER, dotForm, drawLifecycleUid, drawNonce, principal } from "../../shared/protocol/base/principals.ts";
 import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
@@ -31,7 +32,9 @@ import { type PassedOver, createIssued } from "../../shared/ledger/issued.ts";
 import { type Holder, daemonPrincipal } from "../../shared/ledger/self.ts";
 import { type SigningKey, newKey } from "../../shared/trust/keys.ts";
 import { setUpSettings, setUpStreams } from "./setup.ts";
-import type { Drift } from "../../shared/broker/ensure.ts";
+import { type Drift, verifyStreams } from "../../shared/broker/ensure.ts";
+import { spaceStreams } from "../../shared/broker/resources.ts";
+import { isUpgrade, upgradeStores } from "../../shared/broker/upgrade.ts";
 
 export type OpenSpaceOptions = {
   readonly space: string;
@@ -43,6 +46,7 @@ export type OpenSpaceOptions = {
   readonly perCaller: number;
   readonly onServed: (event: ServedEvent) => void;
   readonly onStatus: (connection: string, status: ConnectionStatus) => void;
+  readonly waiting: SpaceHooks["waiting"];
   /** Ends the wait for a broker that is not there. */
   readonly signal: AbortSignal;
   /** Life of this process's own credentials, in seconds. */
@@ -54,6 +58,8 @@ export type OpenSpace = {
   readonly epoch: number;
   readonly created: readonly string[];
   readonly drift: readonly Drift[];
+  /** What was turned on in a store of an earlier version. */
+  readonly upgraded: readonly Drift[];
   /** Resolves with the cause when one of the connections has ended for good. */
   readonly broken: Promise<unknown>;
   /** Credentials of the trust program that got no row, and why. */
@@ -139,6 +145,8 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
     ...[storeOwn, ...rows.owned].map((own) => ({ own, expires: own.expires() })),
     { own: { holder: me, userKey: frontUser.publicKey }, expires: frontExpires },
   ]);
+  const shots = oneShots(options, keys, me, rows.ledger);
+  const shape = await broughtUpToDate(streams.drift, { options, store, upgrader: shots.upgrader, keys });
   const frontOwn = await ownCredential({
     ...life,
     profile: "provisioner",
@@ -150,7 +158,6 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
   });
   const passedOver = await rows.enterIssued();
   const front = await dial("front", frontOwn);
-  const shots = oneShots(options, keys, me, rows.ledger);
   const context: SpaceContext = {
     ...parts(space, replicas),
     store: store.nc,
@@ -163,7 +170,8 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
   return {
     ...(await serve(options, front, context, me.uid, epoch)),
     principal: dotForm(me.principal),
-    ...streams,
+    created: streams.created,
+    ...shape,
     passedOver,
     renew: async () => {
       for (const own of [storeOwn, frontOwn, ...rows.owned]) {
@@ -173,6 +181,35 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
       await rows.enterIssued();
     },
   };
+}
+
+type Upgrading = {
+  readonly options: OpenSpaceOptions;
+  readonly store: Connection;
+  readonly upgrader: OneShots["upgrader"];
+  readonly keys: ProvisionerKeys;
+};
+
+/**
+ * What an earlier version left off is turned on, and the shape looked at again. Where people sign in the
+ * auth service has done it before it let this daemon in: its ledger is the store that it is about.
+ */
+async function broughtUpToDate(
+  drift: readonly Drift[],
+  { options: { space, replicas }, store, upgrader, keys }: Upgrading,
+): Promise<Pick<OpenSpace, "drift" | "upgraded">> {
+  const steps = drift.filter((one) => isUpgrade(space, one));
+  if (steps.length === 0) return { drift, upgraded: [] };
+  const isMine = keys.file.auth !== "user";
+  if (isMine) {
+    const upgrading = await upgrader();
+    try {
+      await upgradeStores(upgrading.nc, space, steps);
+    } finally {
+      await upgrading.drain();
+    }
+  }
+  return { drift: await verifyStreams(store.nc, spaceStreams(space, { replicas })), upgraded: isMine ? steps : [] };
 }
 
 type LedgerSource = {
@@ -206,6 +243,7 @@ function rowsFromAuth({ options, keys, me, frontUser }: LedgerSource): Rows {
       user: frontUser,
       dial: { ...dial, reconnect: { kind: "bounded", attempts: 3 } },
       signal,
+      waiting: options.waiting,
       nowSeconds,
     }),
     owned: [],
@@ -259,7 +297,7 @@ async function openUnguarded(options: OpenSpaceOptions, dial: Dial): Promise<Ser
     authority: undefined,
   };
   const served = await serve(options, connection, context, uid, 1);
-  return { ...served, principal: me, ...streams, passedOver: [], renew: () => Promise.resolve() };
+  return { ...served, principal: me, ...streams, upgraded: [], passedOver: [], renew: () => Promise.resolve() };
 }
 
 function parts(space: string, replicas: 1 | 3) {
@@ -301,13 +339,14 @@ function ledgerOver(own: LedgerStore, provisioner: LedgerStore): LedgerStore {
   };
 }
 
+type OneShots = {
+  readonly cleaner: Authority["cleaner"];
+  readonly purger: () => Promise<Connection>;
+  readonly upgrader: () => Promise<Connection>;
+};
+
 /** Store connections that live for one command, under a credential for exactly that. */
-function oneShots(
-  options: OpenSpaceOptions,
-  keys: ProvisionerKeys,
-  me: Holder,
-  ledger: DaemonLedger,
-): { readonly cleaner: Authority["cleaner"]; readonly purger: () => Promise<Connection> } {
+function oneShots(options: OpenSpaceOptions, keys: ProvisionerKeys, me: Holder, ledger: DaemonLedger): OneShots {
   const scope = () => ({ space: options.space, holder: me, inboxNonce: drawNonce(randomBytes) });
   const common = {
     account: Account.Store,
@@ -322,9 +361,18 @@ function oneShots(
     const { onStatus: _, ...dialed } = { ...dialOptions(options, name), ...identityOf(own) };
     return openConnection({ ...dialed, reconnect: { kind: "bounded", attempts: 3 } });
   };
+  // A key for each kind, and so one row for each, however often somebody asks.
+  const [cleaner, purger] = [newKey("user"), newKey("user")];
   return {
-    cleaner: async (target) =>
-      dial("cleaner", await ownCredential({ ...common, profile: "deprovisioner", scope: { ...scope(), target } })),
-    purger: async () => dial("purger", await ownCredential({ ...common, profile: "history-purger", scope: scope() })),
+    cleaner: async (target) => {
+      const own = { ...common, user: cleaner, profile: "deprovisioner", scope: { ...scope(), target } } as const;
+      return dial("cleaner", await ownCredential(own));
+    },
+    purger: async () => {
+      const own = { ...common, user: purger, profile: "history-purger", scope: scope() } as const;
+      return dial("purger", await ownCredential(own));
+    },
+    upgrader: async () =>
+      dial("upgrader", await ownCredential({ ...common, profile: "store-upgrader", scope: scope() })),
   };
 }

@@ -41,6 +41,9 @@ export function keepSpaces(context: Context<Values>): Spaces {
           log.debug("served", { space, ...event });
         },
       });
+      for (const { stream, field } of served.upgraded) {
+        log.warn("a store of an earlier version was brought up to date", { space, stream, field });
+      }
       for (const drift of served.drift) log.error("a store has another shape than the contract", { space, ...drift });
       for (const passed of served.passedOver) log.warn("a credential got no row in the ledger", { space, ...passed });
       const { principal, epoch, created } = served;

@@ -176,6 +176,16 @@ export function historyPurgerRows(scope: HolderScope): Row[] {
   return [inbox(store, scope), pub(store, jsApi.streamPurge(chat), "supplement F, purger: one removal of history")];
 }
 
+/** Turns on in the ledger's store what an earlier version left off, once. */
+export function storeUpgraderRows(scope: HolderScope): Row[] {
+  const stream = bucketStream(spaceNames(scope.space).bucket.auth);
+  return [
+    inbox(store, scope),
+    pub(store, jsApi.streamInfo(stream), "supplement H, shape proof"),
+    pub(store, jsApi.streamUpdate(stream), "supplement H, what an earlier version left off"),
+  ];
+}
+
 /** The trust program's own system-account user: account claims and the servers' settings. */
 export function systemAdministratorRows(scope: HolderScope): Row[] {
   const { System: system } = Account;

@@ -31,6 +31,7 @@ import {
   errorReply,
 } from "../protocol/endpoint/envelope.ts";
 import { type RequestFrame, readRequest } from "../protocol/endpoint/read-envelope.ts";
+import { createShare } from "./share.ts";
 
 /** What a handler knows of a call. */
 export type CallContext = {
@@ -124,24 +125,6 @@ export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoi
       // A subscription of a connection that is closed has nothing left to give, and says so by throwing.
       await Promise.allSettled(subscriptions.map(async (subscription) => subscription.drain()));
       await Promise.all(running);
-    },
-  };
-}
-
-/** Counts what runs for each caller; a caller with nothing running takes no memory. */
-function createShare(most: number) {
-  const counts = new Map<string, number>();
-  return {
-    take: (from: string): boolean => {
-      const count = counts.get(from) ?? 0;
-      if (count >= most) return false;
-      counts.set(from, count + 1);
-      return true;
-    },
-    give: (from: string): void => {
-      const count = (counts.get(from) ?? 1) - 1;
-      if (count === 0) counts.delete(from);
-      else counts.set(from, count);
     },
   };
 }

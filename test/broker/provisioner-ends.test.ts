@@ -39,6 +39,7 @@ const openHere = (
     perCaller: 16,
     onServed: () => undefined,
     onStatus,
+    waiting: () => undefined,
     signal: new AbortController().signal,
     ...(lifeSeconds === undefined ? {} : { lifeSeconds }),
   });

@@ -244,9 +244,21 @@ describe("starting and ending", () => {
     expect(path).toBe(join(folder, "exchange-main.json"));
     expect(FaceFile.parse(JSON.parse(readFileSync(path, "utf8")))).toEqual({ url: face.url, capability });
     expect(statSync(path).mode & 0o777).toBe(0o600);
-    removeFaceFile(path);
-    removeFaceFile(path);
+    removeFaceFile(path, { capability });
+    removeFaceFile(path, { capability });
     expect(() => readFileSync(path)).toThrow(/ENOENT/);
+  });
+
+  test("its end leaves alone what a process that came after it has written there", () => {
+    const folder = mkdtempSync(join(tmpdir(), "cotal-face-"));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    const path = facePath(join(folder, "exchange-{space}.json"), "main");
+    const old = { url: face.url, capability: newCapability() };
+    const fresh = { url: face.url, capability: newCapability() };
+    writeFaceFile(path, old);
+    writeFaceFile(path, fresh);
+    removeFaceFile(path, old);
+    expect(FaceFile.parse(JSON.parse(readFileSync(path, "utf8")))).toEqual(fresh);
   });
 
   test("an end cuts what is open", async () => {

@@ -7,7 +7,7 @@ import { type PeerCertificate, connect as connectTls } from "node:tls";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { MAX_BODY_BYTES } from "../../services/auth/edge/http-refusals.ts";
 import { DevToken } from "../../shared/protocol/endpoint/exchange-shapes.ts";
-import { Face } from "../../shared/protocol/endpoint/views.ts";
+import { Face, VIEWS, View } from "../../shared/protocol/endpoint/views.ts";
 import { type Authority, type Certificate, newAuthority } from "../support/certificates.ts";
 import {
   type Answered,
@@ -137,6 +137,31 @@ describe("what a face serves", () => {
     expect(faces.rig.ledger.writes).toEqual([]);
     expect((await askAs(faces, face, "/exchange", { body })).status).toBe(200);
   });
+});
+
+describe("W10.10 views by face, over HTTP", () => {
+  const parts: Readonly<Partial<Record<View, object>>> = {
+    [View.SessionCaller]: { sessionGrant: { endpoint: "manager", sessionId: "s", epoch: 1, sig: "x" } },
+    [View.TransferWriter]: { transferWriter: { instanceId: "m".repeat(26), hex: "a".repeat(64) } },
+  };
+
+  test.each(Object.values(View))(
+    "W10.10 %s is looked at where it may be issued, and refused on every other face",
+    async (view) => {
+      const faces = await open();
+      const idToken = await idp.signIn("person");
+      // The ordinary token of a person: a dm-reader's is another one, and refused as a proof before its face counts.
+      const expected = view === View.DmReader ? [false, false] : BOTH.map((face) => !VIEWS[view].faces.includes(face));
+      const refusedForFace: boolean[] = [];
+      for (const face of BOTH) {
+        const body = bodyOf(idToken, { view, ...parts[view] });
+        const answer = await askAs(faces, face, "/exchange", { body });
+        expect(answer.status).not.toBe(200);
+        refusedForFace.push(answer.json["reason"] === "view-face");
+      }
+      expect(refusedForFace).toEqual(expected);
+    },
+  );
 });
 
 describe("the development issuer", () => {

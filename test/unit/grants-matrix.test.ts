@@ -345,6 +345,16 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
     expect(plain(name).toSorted()).toEqual(expected.toSorted());
   });
 
+  test("W10.05 whatever somebody may ask of an endpoint names the UID that the ledger gave them, and no pattern in its place", () => {
+    const views = ["admin", "purger", "deployer", "channel-writer", "channel-purger", "manager-caller"] as const;
+    const asks = (["agent", ...views] as const).flatMap((name) => {
+      const found = plain(name).filter((row) => /^(?:pub|sub) cotal\.main\.ep\./.test(row));
+      return found.map((row) => `${name} ${row}`);
+    });
+    expect(asks.length).toBeGreaterThan(20);
+    expect(asks.filter((row) => !row.endsWith(".<me>.*"))).toEqual([]);
+  });
+
   describe("manager-caller", () => {
     const scope = EXAMPLE_HOLDERS["manager-caller"];
     const { principal, uid } = scope.holder;
@@ -557,6 +567,7 @@ describe("PF.02 the life of a credential", () => {
       "purger",
       "registrar",
       "session-caller",
+      "store-upgrader",
       "system-administrator",
       "transfer-writer",
     ]);
