@@ -10,7 +10,7 @@
 import { randomBytes } from "node:crypto";
 import type { ConnectOptions, Connection, ConnectionStatus } from "../../shared/broker/connect.ts";
 import { openConnection } from "../../shared/broker/connect.ts";
-import { type Writer, createWriter } from "../../shared/broker/write.ts";
+import { createWriter } from "../../shared/broker/write.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { Life } from "../../shared/grants/matrix.ts";
 import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
@@ -138,7 +138,7 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
   });
 
   const frontUser = newKey("user");
-  const source: LedgerSource = { options, keys, me, frontUser, store, writer, dial };
+  const source: LedgerSource = { options, keys, me, frontUser, dial };
   const rows = keys.file.auth === "user" ? rowsFromAuth(source) : await rowsOfOwn(source);
   const frontExpires = nowSeconds() + lifeSeconds;
   const epoch = await rows.ledger.begin([
@@ -217,8 +217,6 @@ type LedgerSource = {
   readonly keys: ProvisionerKeys;
   readonly me: Holder;
   readonly frontUser: SigningKey;
-  readonly store: Connection;
-  readonly writer: Writer;
   readonly dial: Dial;
 };
 
@@ -252,7 +250,7 @@ function rowsFromAuth({ options, keys, me, frontUser }: LedgerSource): Rows {
 }
 
 /** Static credentials: this daemon writes the rows, over a credential of the ledger's own. */
-async function rowsOfOwn({ options, keys, me, store, writer, dial }: LedgerSource): Promise<Rows> {
+async function rowsOfOwn({ options, keys, me, dial }: LedgerSource): Promise<Rows> {
   const { space, lifeSeconds = Life.Host } = options;
   const holder = { principal: daemonPrincipal(keys.ownerSecret, space, "ledger"), uid: keys.ledgerUid };
   const own = await ownCredential({
@@ -265,10 +263,7 @@ async function rowsOfOwn({ options, keys, me, store, writer, dial }: LedgerSourc
     nowSeconds,
   });
   const { nc } = await dial("ledger", own);
-  const ledger = ledgerOver(
-    brokerLedgerStore(nc, createWriter({ nc }), space),
-    brokerLedgerStore(store.nc, writer, space),
-  );
+  const ledger = brokerLedgerStore(nc, createWriter({ nc }), space);
   const enter = createIssued(ledger, nowSeconds);
   return {
     ledger: ownLedger(ledger, me, holder),
@@ -326,17 +321,6 @@ async function serve(
     now: () => performance.now(),
   });
   return { epoch, stopIntake: endpoint.stop };
-}
-
-/** Ledger families go over the ledger's own credential; the ACL rows over the provisioner's. */
-function ledgerOver(own: LedgerStore, provisioner: LedgerStore): LedgerStore {
-  const by = (bucket: string): LedgerStore => (bucket === "acl" ? provisioner : own);
-  return {
-    read: (bucket, key) => by(bucket).read(bucket, key),
-    create: (bucket, key, value) => by(bucket).create(bucket, key, value),
-    cas: (bucket, key, value, revision) => by(bucket).cas(bucket, key, value, revision),
-    keys: (bucket, filter) => by(bucket).keys(bucket, filter),
-  };
 }
 
 type OneShots = {

@@ -46,7 +46,7 @@ function serveRows(scope: ServeScope, own: EndpointName, commands: readonly stri
 const READ_BUCKETS: readonly BucketKey[] = ["presence", "channels", "acl", "leases"];
 
 /** Buckets whose rows the provisioner writes. */
-const WRITE_BUCKETS: readonly BucketKey[] = ["channels", "acl", "leases"];
+const WRITE_BUCKETS: readonly BucketKey[] = ["channels", "leases"];
 
 export function provisionerRows(scope: ServeScope): Row[] {
   const names = spaceNames(scope.space);
@@ -85,7 +85,7 @@ function allBuckets(space: string): string[] {
 /** The ledger's own credential (decision H14): the auth service takes it over. */
 export function ledgerRows(scope: HolderScope): Row[] {
   const { bucket } = spaceNames(scope.space);
-  const stores = [bucketStream(bucket.auth), bucketStream(bucket.records)];
+  const stores = [bucket.auth, bucket.records, bucket.acl].map(bucketStream);
   return [
     inbox(store, scope),
     ...stores.flatMap((stream) => [
@@ -96,6 +96,7 @@ export function ledgerRows(scope: HolderScope): Row[] {
     ...["uid", "lifecycle", "frontier"].map((family) =>
       pub(store, kvKey(bucket.records, `${family}.>`), "§13.1 reservation, head, frontier"),
     ),
+    pub(store, kvKey(bucket.acl, ">"), "read ACL of each lifecycle (H34)"),
   ];
 }
 

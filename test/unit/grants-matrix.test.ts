@@ -491,9 +491,18 @@ describe("the daemons' profiles", () => {
         "pub $KV.cotal_records_main.uid.>",
         "pub $KV.cotal_records_main.lifecycle.>",
         "pub $KV.cotal_records_main.frontier.>",
+        "pub $KV.cotal_acl_main.>",
       ].toSorted(),
     );
     expect(rows.filter((row) => row.includes("DIRECT.GET"))).toEqual([]);
+  });
+
+  test("W131.02 the provisioner itself writes no row of anybody's identity, its read list neither", () => {
+    const writes = rowsOf("provisioner").filter(({ op, subject }) => op === "pub" && subject.startsWith("$KV"));
+    expect(writes.map(({ subject }) => subject).toSorted()).toEqual([
+      "$KV.cotal_channels_main.>",
+      "$KV.cotal_leases_main.>",
+    ]);
   });
 
   test("the provisioner writes no ledger row, and no agent's presence", () => {
