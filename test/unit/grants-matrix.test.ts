@@ -497,18 +497,9 @@ describe("the daemons' profiles", () => {
     expect(rows.filter((row) => row.includes("DIRECT.GET"))).toEqual([]);
   });
 
-  test("W131.02 the provisioner itself writes no row of anybody's identity, its read list neither", () => {
+  test("W131.02 the provisioner itself writes no ledger row, no read list and no agent's presence", () => {
     const writes = rowsOf("provisioner").filter(({ op, subject }) => op === "pub" && subject.startsWith("$KV"));
     expect(writes.map(({ subject }) => subject).toSorted()).toEqual([
-      "$KV.cotal_channels_main.>",
-      "$KV.cotal_leases_main.>",
-    ]);
-  });
-
-  test("the provisioner writes no ledger row, and no agent's presence", () => {
-    const writes = rowsOf("provisioner").filter(({ op, subject }) => op === "pub" && subject.startsWith("$KV"));
-    expect(writes.map(({ subject }) => subject).toSorted()).toEqual([
-      "$KV.cotal_acl_main.>",
       "$KV.cotal_channels_main.>",
       "$KV.cotal_leases_main.>",
     ]);
