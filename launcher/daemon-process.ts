@@ -8,7 +8,7 @@ import { EXIT_CODES, type ExitCode } from "../shared/daemon/exit-codes.ts";
 import type { DaemonEvent } from "../shared/daemon/host.ts";
 import { type Child, type ChildEnd, adopt, endText } from "./child.ts";
 import { childEnv } from "./child-env.ts";
-import { DAEMON_MEMORY } from "./daemon-memory.ts";
+import { daemonMemory } from "./daemon-memory.ts";
 import { type LogFile, lastLines, openLogFile } from "./log-file.ts";
 import { type HealthCheck, failingChecks } from "./readyz.ts";
 import { parseJson } from "./state-folder.ts";
@@ -43,11 +43,12 @@ export function launchDaemon(options: DaemonProcess): Promise<Child> {
     why = next;
   };
   const file = openLogFile(log);
-  const child = spawn(process.execPath, [...DAEMON_MEMORY.flags, program], {
+  const memory = daemonMemory(name);
+  const child = spawn(process.execPath, [...memory.flags, program], {
     stdio: ["ignore", "pipe", "pipe", "ipc"],
     detached: true,
     env: childEnv({
-      ...DAEMON_MEMORY.env,
+      ...memory.env,
       ...env,
       COTAL_PARENT_IPC: "true",
       COTAL_HEALTH_PORT: "0",

@@ -2,6 +2,7 @@
 import { defineConfig, setting } from "../../shared/daemon/config.ts";
 import {
   COMMON_SETTINGS,
+  brokerAddresses,
   line,
   list,
   listenPort,
@@ -28,7 +29,7 @@ export const authConfig = defineConfig("COTAL_AUTH_", {
   ...COMMON_SETTINGS,
   servers: setting({
     env: "COTAL_SERVERS",
-    schema: list,
+    schema: brokerAddresses,
     default: ["nats://127.0.0.1:4222"],
     doc: "Addresses of the broker, separated by commas.",
     example: "nats://broker-1:4222,nats://broker-2:4222",

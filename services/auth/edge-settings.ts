@@ -8,6 +8,7 @@ import { DEV_ISSUER_NOTICE } from "./dev-issuer.ts";
 import type { Rate } from "./edge/buckets.ts";
 import { DEFAULT_LIMIT_SIZES, type LimitSizes } from "./edge/connect-limits.ts";
 import type { TlsEvent } from "./edge/face-tls.ts";
+import { idpSettings } from "./idp-settings.ts";
 import type { EdgeSettings } from "./open-edge.ts";
 import { publicFaces } from "./public-faces.ts";
 import type { Values } from "./spaces.ts";
@@ -42,19 +43,8 @@ export function edgeSettings(
     help: "From an exchange's arrival to its answer.",
     labels: ["space"],
   });
-  const { idpIssuer: issuer, idpAudience: audience, idpJwks: jwks, idpAlgorithms: algorithms } = values;
-  const { idpScopes: scopes, idpDmReaderAudience: dmReaderAudience } = values;
-  const idp =
-    issuer === undefined || audience === undefined
-      ? undefined
-      : {
-          issuer,
-          audience,
-          algorithms,
-          scopes,
-          ...(jwks === undefined ? {} : { jwks }),
-          ...(dmReaderAudience === undefined ? {} : { dmReaderAudience }),
-        };
+  const idp = idpSettings(values);
+  const saying = tlsSayings(context);
   const publicFace = publicFaces(values);
   const sparingOf = (cause: unknown): Sparing => (cause === undefined ? sparing.refusals : sparing.faults);
   return (space) => ({
@@ -99,11 +89,12 @@ export function edgeSettings(
       if (cause === undefined) log.debug("exchanged", fields);
       else sparing.faults((more) => log.warn("an exchange failed", { ...fields, err: cause, ...more }));
     },
-    onFace: ({ route, status, cause }) => {
-      if (status >= 500)
-        sparingOf(cause)((more) => log.warn("the exchange failed", { space, route, status, err: cause, ...more }));
+    onFace: ({ route, status, reason, cause }) => {
+      if (status < 500) return;
+      const fields = { space, route, status, reason, err: cause };
+      sparingOf(cause)((more) => log.warn("the exchange failed", { ...fields, ...more }));
     },
-    onTls: (event) => sayTls(context, space, event),
+    onTls: saying(space),
     onDevIssuer: () => log.warn(DEV_ISSUER_NOTICE, { space }),
   });
 }
@@ -124,18 +115,37 @@ function limitSizes({ connectsPerActor, connectsPerOwner, connectsPerHost }: Val
   };
 }
 
-function sayTls({ log }: Context<Values>, space: string, event: TlsEvent): void {
-  switch (event.kind) {
-    case "renewed":
-      log.info("the certificate of the public exchange was renewed", { space });
-      break;
-    case "kept":
-      log.warn("the new certificate of the public exchange can't be used; the one before is served on", {
-        space,
-        err: event.cause,
-      });
-      break;
-    case "exposed":
-      log.warn("the key of the public exchange is exposed", { space, warning: event.warning });
-  }
+/** A certificate is renewed weeks before its end; who is later than this has missed it. */
+const LATE_MS = 7 * 86_400_000;
+const RENEW = "put a renewed certificate and its key in their places; they are read again by themselves";
+
+function tlsSayings({ log, metrics }: Context<Values>): (space: string) => (event: TlsEvent) => void {
+  const end = metrics.gauge({
+    name: `${metrics.prefix}certificate_end_seconds`,
+    help: "When the certificate of the public exchange ends, in Unix time.",
+    labels: ["space"],
+  });
+  return (space) => (event) => {
+    switch (event.kind) {
+      case "ends": {
+        const left = event.at - Date.now();
+        end.set({ space }, event.at / 1000);
+        const fields = { space, at: new Date(event.at).toISOString(), next: RENEW };
+        if (left <= 0) log.error("THE CERTIFICATE OF THE PUBLIC EXCHANGE HAS ENDED: clients refuse it", fields);
+        else if (left < LATE_MS) log.warn("the certificate of the public exchange ends soon", fields);
+        break;
+      }
+      case "renewed":
+        log.info("the certificate of the public exchange was renewed", { space });
+        break;
+      case "kept":
+        log.warn("the new certificate of the public exchange can't be used; the one before is served on", {
+          space,
+          err: event.cause,
+        });
+        break;
+      case "exposed":
+        log.warn("the key of the public exchange is exposed", { space, warning: event.warning });
+    }
+  };
 }

@@ -251,12 +251,15 @@ function nobody(devIssuer: boolean): never {
   });
 }
 
+const MAKE_ROOM = "make room on that disk; it is tried again by itself";
+
 function writeFace(path: string, face: Parameters<typeof writeFaceFile>[1]): void {
   try {
     writeFaceFile(path, face);
   } catch (cause) {
-    throw new CotalError(ErrorCode.FailedPrecondition, `the file ${path} can't be written`, {
-      next: "set COTAL_AUTH_FACE_FILE to a place that this process may write",
+    const { code = "" } = cause as NodeJS.ErrnoException;
+    throw new CotalError(ErrorCode.FailedPrecondition, `the file ${path} can't be written (${code})`, {
+      next: code === "ENOSPC" ? MAKE_ROOM : "set COTAL_AUTH_FACE_FILE to a place that this process may write",
       cause,
     });
   }

@@ -13,7 +13,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { type ConnectOptions, type Connection, openConnection } from "../../shared/broker/connect.ts";
-import { type OwnCredential, ownCredential } from "../../shared/broker/own-credential.ts";
+import { type OwnCredential, type OwnUsers, ownCredential } from "../../shared/broker/own-credential.ts";
 import type { Drift } from "../../shared/broker/ensure.ts";
 import { upgradeStores } from "../../shared/broker/upgrade.ts";
 import { createWriter } from "../../shared/broker/write.ts";
@@ -64,6 +64,7 @@ export type OpenSpaceOptions = SpaceHooks & {
   readonly onUpgraded: (steps: readonly Drift[]) => void;
   /** A credential of the trust program got no row. */
   readonly onPassedOver: (one: PassedOver) => void;
+  readonly users: OwnUsers;
   /** Life of this process's own credentials, in seconds. */
   readonly lifeSeconds?: number;
 };
@@ -138,7 +139,9 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
   await activateSelf(ledger, storeOwn.holder);
   const epoch = await takeEpoch(ledger, me.principal, me.uid);
   const owned = [storeOwn, await own.front(epoch), await own.callout()] as const;
-  for (const one of owned) await enter(ledger, one, one.expires());
+  await options.users.entered(space, async () => {
+    for (const one of owned) await enter(ledger, one, one.expires());
+  });
   const [, frontOwn, calloutOwn] = owned;
 
   let holdsPlane = (): boolean => false;
@@ -257,7 +260,7 @@ async function duties(
 
 /** The credentials of this process, each minted when it is first needed. */
 function credentials(options: OpenSpaceOptions, keys: AuthKeys, me: Holder) {
-  const { space, lifeSeconds = Life.Host } = options;
+  const { space, users, lifeSeconds = Life.Host } = options;
   const { file } = keys;
   const ledger = { principal: daemonPrincipal(keys.ownerSecret, space, "auth_ledger"), uid: keys.ledgerUid };
   const life = { nowSeconds, lifeSeconds };
@@ -266,11 +269,15 @@ function credentials(options: OpenSpaceOptions, keys: AuthKeys, me: Holder) {
   const cleanerUser = newKey("user");
   const inStore = { ...life, account: Account.Store, accountKey: file.store, signer: keys.storeSigner };
   return {
-    store: () => ownCredential({ ...inStore, profile: "auth-ledger", scope: { ...inbox(), holder: ledger } }),
+    store: () => {
+      const user = users.of(space, "store");
+      return ownCredential({ ...inStore, user, profile: "auth-ledger", scope: { ...inbox(), holder: ledger } });
+    },
     front: (epoch: number) =>
       ownCredential({
         ...life,
         profile: "auth-server",
+        user: users.of(space, "front"),
         account: Account.Front,
         accountKey: file.front,
         signer: keys.frontSigner,

@@ -2,6 +2,7 @@
 import type { Check } from "../../shared/daemon/health.ts";
 import type { Context } from "../../shared/daemon/lifecycle.ts";
 import { type Spaces, keepSpaces as keep } from "../../shared/daemon/spaces.ts";
+import { ownUsers } from "../../shared/broker/own-credential.ts";
 import { toCotalError } from "../../shared/protocol/base/errors.ts";
 import type { authConfig } from "./config.ts";
 import { edgeSettings } from "./edge-settings.ts";
@@ -26,6 +27,7 @@ export function keepSpaces(context: Context<Values>): Spaces {
   const saying = chatSayings(context, sparing.faults);
   const ofEvidence = evidenceSayings(context);
   const sayPlane = planeSayings(context);
+  const users = ownUsers();
   return keep({
     context,
     spaces: values.spaces,
@@ -37,6 +39,7 @@ export function keepSpaces(context: Context<Values>): Spaces {
         ...hooks,
         servers: values.servers,
         keysPattern: values.keys,
+        users,
         roles: { edge: values.roles !== "plane", plane: values.roles !== "edge" },
         plane: {
           policy: values.policy,

@@ -25,7 +25,7 @@ import { type ServedEndpoint, type ServedEvent, serveEndpoint } from "../../shar
 import { openAcl, storedAcl } from "./acl.ts";
 import { provisionerCommands } from "./commands.ts";
 import type { Authority, SpaceContext } from "./context.ts";
-import { type OwnCredential, ownCredential } from "../../shared/broker/own-credential.ts";
+import { type OwnCredential, type OwnUsers, ownCredential } from "../../shared/broker/own-credential.ts";
 import { type DaemonLedger, askedLedger, ownLedger } from "./daemon-ledger.ts";
 import { type ProvisionerKeys, readIssued, readKeys } from "./keys.ts";
 import { type PassedOver, createIssued } from "../../shared/ledger/issued.ts";
@@ -49,6 +49,7 @@ export type OpenSpaceOptions = {
   readonly waiting: SpaceHooks["waiting"];
   /** Ends the wait for a broker that is not there. */
   readonly signal: AbortSignal;
+  readonly users: OwnUsers;
   /** Life of this process's own credentials, in seconds. */
   readonly lifeSeconds?: number;
 };
@@ -120,6 +121,7 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
   const storeOwn = await ownCredential({
     ...life,
     profile: "provisioner",
+    user: options.users.of(space, "store"),
     account: Account.Store,
     accountKey: keys.file.store,
     signer: keys.storeSigner,
@@ -137,14 +139,16 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
     principal: dotForm(me.principal),
   });
 
-  const frontUser = newKey("user");
+  const frontUser = options.users.of(space, "front");
   const source: LedgerSource = { options, keys, me, frontUser, dial };
   const rows = keys.file.auth === "user" ? rowsFromAuth(source) : await rowsOfOwn(source);
   const frontExpires = nowSeconds() + lifeSeconds;
-  const epoch = await rows.ledger.begin([
-    ...[storeOwn, ...rows.owned].map((own) => ({ own, expires: own.expires() })),
-    { own: { holder: me, userKey: frontUser.publicKey }, expires: frontExpires },
-  ]);
+  const epoch = await options.users.entered(space, () =>
+    rows.ledger.begin([
+      ...[storeOwn, ...rows.owned].map((own) => ({ own, expires: own.expires() })),
+      { own: { holder: me, userKey: frontUser.publicKey }, expires: frontExpires },
+    ]),
+  );
   const shots = oneShots(options, keys, me, rows.ledger);
   const shape = await broughtUpToDate(streams.drift, { options, store, upgrader: shots.upgrader, keys });
   const frontOwn = await ownCredential({
@@ -255,6 +259,7 @@ async function rowsOfOwn({ options, keys, me, dial }: LedgerSource): Promise<Row
   const holder = { principal: daemonPrincipal(keys.ownerSecret, space, "ledger"), uid: keys.ledgerUid };
   const own = await ownCredential({
     profile: "ledger",
+    user: options.users.of(space, "ledger"),
     scope: { space, holder, inboxNonce: drawNonce(randomBytes) },
     account: Account.Store,
     accountKey: keys.file.store,

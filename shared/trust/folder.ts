@@ -58,6 +58,17 @@ export const ProvisionerFile = {
 
 /** Writes a 0600 file whole or not at all, replacing an older one. */
 export function writePrivate(path: string, text: string): void {
+  tightFolder(path);
+  replace(path, text);
+}
+
+/** The same in a folder that may be somebody else's, such as `/run`: one that is there keeps its mode. */
+export function writePrivateBeside(path: string, text: string): void {
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  replace(path, text);
+}
+
+function replace(path: string, text: string): void {
   const temporary = stage(path, text);
   orRemoved(temporary, () => renameSync(temporary, path));
 }
@@ -65,6 +76,7 @@ export function writePrivate(path: string, text: string): void {
 /** Creates a 0600 file; the first writer wins, and every caller reads the winner's text. */
 export function createPrivate(path: string, make: () => string): string {
   if (!existsSync(path)) {
+    tightFolder(path);
     const temporary = stage(path, make());
     try {
       linkSync(temporary, path);
@@ -77,9 +89,12 @@ export function createPrivate(path: string, make: () => string): string {
   return readFileSync(path, "utf8").trim();
 }
 
-function stage(path: string, text: string): string {
+function tightFolder(path: string): void {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   chmodSync(dirname(path), 0o700);
+}
+
+function stage(path: string, text: string): string {
   const temporary = `${path}.${randomBytes(6).toString("hex")}.tmp`;
   const whole = text.endsWith("\n") ? text : `${text}\n`;
   orRemoved(temporary, () => writeFileSync(temporary, whole, { mode: 0o600, flush: true }));

@@ -6,19 +6,18 @@
  * `gc()` keeps what the young generation has grown to, and empty pages besides (measured): memory of the
  * past's busiest moment, which says nothing about a leak.
  */
-import { DAEMON_MEMORY } from "../../launcher/daemon-memory.ts";
+import { daemonMemory } from "../../launcher/daemon-memory.ts";
 import { residentMiB } from "./vitals.ts";
 
-/** Environment of a daemon as the launcher starts it. */
-export const AS_LAUNCHED: Readonly<Record<string, string>> = {
-  ...DAEMON_MEMORY.env,
-  NODE_OPTIONS: DAEMON_MEMORY.flags.join(" "),
-};
+const { env, flags } = daemonMemory("auth");
+
+/** Environment of an auth service as the launcher starts it. */
+export const AS_LAUNCHED: Readonly<Record<string, string>> = { ...env, NODE_OPTIONS: flags.join(" ") };
 
 /** The same for a process that is to be asked. */
 export const INSPECTED: Readonly<Record<string, string>> = {
   ...AS_LAUNCHED,
-  NODE_OPTIONS: `${AS_LAUNCHED["NODE_OPTIONS"]} --inspect=127.0.0.1:0`,
+  NODE_OPTIONS: `${flags.join(" ")} --inspect=127.0.0.1:0`,
 };
 
 export type Watched = {

@@ -160,6 +160,13 @@ describe("who is let through", () => {
     expect((await ask({ path: "/livez", ...bare })).status).toBe(200);
   });
 
+  test("why something was refused reaches whoever keeps the log, in one word", async () => {
+    await expectRefused({ headers: { "x-cotal-capability": "another" } }, 401, "capability");
+    await expect.poll(() => events.at(-1)).toEqual({ route: "/exchange", status: 401, reason: "capability" });
+    await ask();
+    await expect.poll(() => events.at(-1)).toEqual({ route: "/exchange", status: 200 });
+  });
+
   test("what fails inside is told to the log and not to the asker", async () => {
     const { status, json } = await ask({ path: "/broken", method: "GET" });
     expect([status, JSON.stringify(json)]).toEqual([500, expect.not.stringContaining("secret inside")]);

@@ -1,4 +1,5 @@
 /** The public face: TLS, whose address counts, what it serves and what only the loopback face does. */
+import { X509Certificate } from "node:crypto";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
@@ -261,7 +262,7 @@ describe("TLS", () => {
     expect(await fingerprintAt(portOf(faces))).toBe(first.fingerprint);
     // Half of a renewal: the certificate is there before its key.
     writeFileSync(files.cert, second.cert);
-    await expect.poll(() => faces.tlsEvents.map(({ kind }) => kind), { timeout: 10_000 }).toEqual(["kept"]);
+    await expect.poll(() => faces.tlsEvents.map(({ kind }) => kind), { timeout: 10_000 }).toEqual(["ends", "kept"]);
     expect(await fingerprintAt(portOf(faces))).toBe(first.fingerprint);
     writeFileSync(files.key, second.key);
     await expect.poll(() => fingerprintAt(portOf(faces)), { timeout: 10_000 }).toBe(second.fingerprint);
@@ -270,6 +271,10 @@ describe("TLS", () => {
     expect(await fingerprintAt(portOf(faces))).toBe(second.fingerprint);
     filesOf(third, "renewed");
     await expect.poll(() => fingerprintAt(portOf(faces)), { timeout: 10_000 }).toBe(third.fingerprint);
+    // Each that is served tells its end.
+    expect(faces.tlsEvents.filter(({ kind }) => kind === "ends")).toEqual(
+      [first, second, third].map(({ cert }) => ({ kind: "ends", at: Date.parse(new X509Certificate(cert).validTo) })),
+    );
     expect(JSON.stringify(faces.tlsEvents)).not.toContain("PRIVATE");
   });
 
@@ -283,7 +288,10 @@ describe("TLS", () => {
     writeFileSync(files.cert, fit.cert);
     writeFileSync(files.key, fit.key);
     const faces = await secure(files);
-    expect(faces.tlsEvents).toMatchObject([{ kind: "exposed", warning: expect.stringContaining("0644") as string }]);
+    expect(faces.tlsEvents.at(-1)).toMatchObject({
+      kind: "exposed",
+      warning: expect.stringContaining("0644") as string,
+    });
   });
 
   test("without a pair that fits there is no face; the setting and the file are named, and nothing of either", async () => {

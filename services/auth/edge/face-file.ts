@@ -9,7 +9,7 @@
 import { randomBytes } from "node:crypto";
 import { readFileSync, rmSync } from "node:fs";
 import type { FaceFile } from "../../../shared/protocol/endpoint/exchange-shapes.ts";
-import { writePrivate } from "../../../shared/trust/folder.ts";
+import { writePrivateBeside } from "../../../shared/trust/folder.ts";
 
 /** 256 random bits, as a header may carry them. */
 export function newCapability(): string {
@@ -22,7 +22,7 @@ export function facePath(pattern: string, space: string): string {
 }
 
 export function writeFaceFile(path: string, face: Pick<FaceFile, "url" | "capability">): void {
-  writePrivate(path, JSON.stringify(face));
+  writePrivateBeside(path, JSON.stringify(face));
 }
 
 /** Unless another process has written its own there since: its programs must still find it. */

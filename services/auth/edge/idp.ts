@@ -249,9 +249,12 @@ async function boundedText(response: Response): Promise<string> {
 const LOOPBACK: ReadonlySet<string> = new Set(["127.0.0.1", "localhost", "[::1]"]);
 
 /** Keys over an open line would be anybody's keys. */
-function checkAddress(address: string): void {
+export function checkAddress(address: string): void {
   const url = URL.canParse(address) ? new URL(address) : undefined;
   const safe = url?.protocol === "https:" || (url?.protocol === "http:" && LOOPBACK.has(url.hostname));
   if (!safe)
-    throw badRequest("an identity provider's address begins with https://", "http:// is for this machine only");
+    throw badRequest(
+      "an identity provider's address begins with https://",
+      "set COTAL_IDP_ISSUER, and COTAL_IDP_JWKS if it is used, to such an address; http:// is for this machine only",
+    );
 }
