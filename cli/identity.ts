@@ -19,7 +19,7 @@ import { parseCreds } from "../shared/trust/creds.ts";
 import { createPrivate, trustPaths } from "../shared/trust/folder.ts";
 import { UsageError, argument } from "./exit.ts";
 import { EVERY_CHANNEL, LOCAL_OWNER, mintInto, renewInto } from "./minting.ts";
-import { operatorCredentials, withRail } from "./operator.ts";
+import { assertKnown, operatorCredentials, withRail } from "./operator.ts";
 import type { Output } from "./output.ts";
 import { OWN_ACTOR, isUserSpace, userCredentials } from "./signin.ts";
 import type { CommonOptions, Target } from "./target.ts";
@@ -47,6 +47,7 @@ export async function memberCredentials(target: Target, options: CommonOptions, 
   const named = await namedCredentials(target, options, out);
   if (named !== undefined) return named;
   if (isUserSpace(target)) return userCredentials(target, OWN_ACTOR);
+  assertKnown(target);
   throw new UsageError("it is not said who acts", {
     next: "add --as ACTOR (any name, on the machine that runs the space) or --creds FILE",
   });

@@ -96,7 +96,8 @@ async function main(args: readonly string[]): Promise<number> {
 
 function usage({ code, message }: CommanderError): UsageError {
   // `cotal` alone prints the help and ends as a wrong use.
-  const text = code === "commander.help" ? "no command was given" : message.replace(/^error: /, "").replaceAll("\n", " ");
+  const text =
+    code === "commander.help" ? "no command was given" : message.replace(/^error: /, "").replaceAll("\n", " ");
   // A shell takes #general for a comment, and what follows is never seen here.
   const quote =
     code === "commander.missingArgument" ? "; in a shell quote a channel that begins with #: '#general'" : "";

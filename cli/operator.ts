@@ -17,6 +17,7 @@ import type { Principal } from "../shared/protocol/base/principals.ts";
 import { EndpointName } from "../shared/protocol/endpoint/grammar.ts";
 import { trustPaths } from "../shared/trust/folder.ts";
 import { livePlane } from "../launcher/plane-record.ts";
+import { knownSpaces } from "../launcher/state-folder.ts";
 import { nothingRuns, reached } from "./reach.ts";
 import type { Target } from "./target.ts";
 
@@ -43,6 +44,7 @@ export function operatorCredentials(target: Target): Credentials {
   const file = trustPaths(target.state).operatorCreds(target.space);
   if (existsSync(file)) return { kind: "static", file };
   if (!target.isNamed && livePlane(target.state) === undefined) throw nothingRuns(target.state);
+  assertKnown(target);
   throw new CotalError(
     ErrorCode.FailedPrecondition,
     `this needs the operator's credential of space ${target.space}, and ${target.state} has none`,
@@ -51,6 +53,16 @@ export function operatorCredentials(target: Target): Credentials {
       next: "run it where the space was made (--state DIR), or bring it up first with cotal up or cotal space add",
     },
   );
+}
+
+/** Refuses a name that no space of this machine's broker has, where it is that broker that is meant. */
+export function assertKnown({ state, space, isNamed, auth }: Target): void {
+  const known = knownSpaces(state);
+  if (isNamed || auth === "open" || known.length === 0 || known.includes(space)) return;
+  throw new CotalError(ErrorCode.NotFound, `there is no space ${space} on ${state}`, {
+    outcome: Outcome.NotExecuted,
+    next: `it has ${known.join(", ")}; cotal space add ${space} makes it`,
+  });
 }
 
 export async function openRail(target: Target, credentials: Credentials): Promise<Rail> {

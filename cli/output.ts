@@ -5,7 +5,8 @@
  * 1. With `--json` nothing but such objects is printed: results and the error that ends the command
  *    on standard output, what happens beside them on standard error; hints for a person are left out.
  * 2. Colour only on a terminal, never under `NO_COLOR`.
- * 3. A reader that went away (`| head`) ends the program quietly.
+ * 3. A reader that went away (`| head`, a closed terminal) ends the program quietly; one that has to leave in
+ *    order is told instead (`brokenOutput`).
  */
 import { styleText } from "node:util";
 import { type CotalError, ErrorCode } from "../shared/protocol/base/errors.ts";
@@ -61,11 +62,23 @@ function nextOf({ code }: CotalError): string {
   return code === ErrorCode.BadRequest ? "see cotal COMMAND --help" : "run cotal doctor to see what is wrong";
 }
 
+const STREAMS = [process.stdout, process.stderr];
+
 /** A closed reader is no fault; anything else that stdout says is. */
 export function watchBrokenPipe(): void {
-  for (const stream of [process.stdout, process.stderr]) {
+  for (const stream of STREAMS) {
     stream.on("error", (error: NodeJS.ErrnoException) => {
       process.exit(error.code === "EPIPE" ? 0 : 1);
     });
   }
+}
+
+/** From now on a reader that went away ends nothing by itself: this is aborted, and what is said goes nowhere. */
+export function brokenOutput(): AbortSignal {
+  const broken = new AbortController();
+  for (const stream of STREAMS) {
+    stream.removeAllListeners("error");
+    stream.on("error", () => broken.abort());
+  }
+  return broken.signal;
 }

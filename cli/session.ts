@@ -25,8 +25,9 @@ export type SessionUse = {
   readonly role?: string;
 };
 
-/** Failed dials after which the broker counts as away. */
+/** Failed dials after which the broker counts as away; each may take long where something hangs. */
 const FIRST_DIALS = 3;
+const PATIENCE_MS = 9000;
 /** A limit that lasts longer is said, and not waited for. */
 const LONG_WAIT_MS = 5000;
 
@@ -46,6 +47,7 @@ export async function withSession<T>(use: SessionUse, run: (session: Session) =>
 async function open({ target, credentials, out, stays, role }: SessionUse): Promise<Session> {
   const giveUp = new AbortController();
   const notices = createNotices(out, stays);
+  const began = performance.now();
   let isOpen = false;
   let last: CotalError | undefined;
   const onEvent = (event: SessionEvent): void => {
@@ -53,7 +55,8 @@ async function open({ target, credentials, out, stays, role }: SessionUse): Prom
     if (event.type !== "retrying") return;
     last = event.error ?? last;
     const isLong = event.waitMs > LONG_WAIT_MS && event.error?.code === ErrorCode.ResourceExhausted;
-    if (event.failures >= FIRST_DIALS || isLong) giveUp.abort();
+    const isPatient = performance.now() - began < PATIENCE_MS;
+    if (event.failures >= FIRST_DIALS || isLong || !isPatient) giveUp.abort();
   };
   const dial = async (): Promise<Session> => {
     try {

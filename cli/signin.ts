@@ -17,7 +17,9 @@ import {
 import type { UserCredentials } from "../shared/client/identity.ts";
 import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
 import { type AskedView, DevToken, ExchangePath, FaceFile } from "../shared/protocol/endpoint/exchange-shapes.ts";
+import type { AuthMode } from "../shared/protocol/chat/space-settings.ts";
 import { trustPaths } from "../shared/trust/folder.ts";
+import { keptAuthMode } from "../shared/trust/space-file.ts";
 import { planePaths } from "../launcher/state-folder.ts";
 import { type Login, type LoginPlace, type SignedIn, exchangeUrl, hasLogin, readLogin, timesOf } from "./login-file.ts";
 
@@ -142,9 +144,18 @@ function liveToken(idToken: string): string {
   });
 }
 
-export function noSignIn({ space }: LoginPlace): CotalError {
-  return new CotalError(ErrorCode.FailedPrecondition, `nobody signs in to space ${space} from this state folder`, {
-    outcome: Outcome.NotExecuted,
-    next: "name the exchange of somebody else's space with --exchange URL, or make one of your own: cotal up --auth user",
-  });
+export function noSignIn({ state, space }: LoginPlace): CotalError {
+  const isStatic = keptAuthMode(state, space) === "static";
+  const [message, next] = isStatic
+    ? [`nobody signs in to space ${space}: it has credential files`, "cotal mint makes one, cotal deprovision ends one"]
+    : [
+        `nobody signs in to space ${space} from this state folder`,
+        "name the exchange of somebody else's space with --exchange URL, or make one of your own: cotal up --auth user",
+      ];
+  return new CotalError(ErrorCode.FailedPrecondition, message, { outcome: Outcome.NotExecuted, next });
+}
+
+/** For what there is only where people sign in; a space that is known to be another kind is not asked. */
+export function demandSignIn(at: LoginPlace & { readonly auth?: AuthMode }): void {
+  if (!isUserSpace(at) && (at.auth === "open" || keptAuthMode(at.state, at.space) === "static")) throw noSignIn(at);
 }

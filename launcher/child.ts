@@ -24,6 +24,9 @@ export type Child = {
   readonly kill: () => void;
 };
 
+/** What is waited for, and what to do about it. */
+export type Late = { readonly why: string; readonly next: string };
+
 export type ChildOptions = {
   readonly name: string;
   readonly log: string;
@@ -32,7 +35,7 @@ export type ChildOptions = {
   readonly untilReady: (ended: AbortSignal) => Promise<void>;
   readonly readyTimeoutMs: number;
   /** What a start that is late waits for, if that is known. */
-  readonly whyLate?: () => string | undefined;
+  readonly whyLate?: () => Late | undefined;
   /** The reason, in words, of an end before it was ready. */
   readonly whyEnded: (end: ChildEnd) => CotalError;
 };
@@ -75,18 +78,10 @@ export async function adopt(options: ChildOptions): Promise<Child> {
 }
 
 async function untilReady(options: ChildOptions, ended: Promise<ChildEnd>, gone: AbortSignal): Promise<void> {
-  const { log, readyTimeoutMs, whyEnded } = options;
+  const { readyTimeoutMs, whyEnded } = options;
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(
-      () =>
-        reject(
-          new CotalError(ErrorCode.DeadlineExceeded, lateText(options), {
-            next: `read ${log}; on a slow machine, run cotal up again`,
-          }),
-        ),
-      readyTimeoutMs,
-    );
+    timer = setTimeout(() => reject(tooLate(options)), readyTimeoutMs);
   });
   try {
     await Promise.race([
@@ -101,9 +96,16 @@ async function untilReady(options: ChildOptions, ended: Promise<ChildEnd>, gone:
   }
 }
 
-function lateText({ name, readyTimeoutMs, whyLate }: ChildOptions): string {
-  const why = whyLate?.();
-  return `${name} was not ready within ${readyTimeoutMs / 1000} s${why === undefined ? "" : ` (${why})`}`;
+function tooLate({ name, log, readyTimeoutMs, whyLate }: ChildOptions): CotalError {
+  const late = whyLate?.();
+  const message = `${name} was not ready within ${readyTimeoutMs / 1000} s`;
+  return late === undefined
+    ? new CotalError(ErrorCode.DeadlineExceeded, message, {
+        next: `read ${log}; on a slow machine, run cotal up again`,
+      })
+    : new CotalError(ErrorCode.DeadlineExceeded, `${message} (${late.why})`, {
+        next: `${late.next}; its log is ${log}`,
+      });
 }
 
 /** `code 1` or `SIGKILL`. */

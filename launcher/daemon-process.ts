@@ -6,7 +6,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { CotalError, ErrorCode } from "../shared/protocol/base/errors.ts";
 import { EXIT_CODES, type ExitCode } from "../shared/daemon/exit-codes.ts";
 import type { DaemonEvent } from "../shared/daemon/host.ts";
-import { type Child, type ChildEnd, adopt, endText } from "./child.ts";
+import { type Child, type ChildEnd, type Late, adopt, endText } from "./child.ts";
 import { childEnv } from "./child-env.ts";
 import { daemonMemory } from "./daemon-memory.ts";
 import { type LogFile, lastLines, openLogFile } from "./log-file.ts";
@@ -37,10 +37,10 @@ export const DAEMON_DRAIN_MS = 6000;
 
 export function launchDaemon(options: DaemonProcess): Promise<Child> {
   const { name, program, env, log } = options;
-  let why: string | undefined;
-  const waiting = (next: string): void => {
-    if (next !== why) options.waiting(next);
-    why = next;
+  let late: Late | undefined;
+  const waiting = (why: string, next: string): void => {
+    if (why !== late?.why) options.waiting(why);
+    late = { why, next };
   };
   const file = openLogFile(log);
   const memory = daemonMemory(name);
@@ -63,13 +63,15 @@ export function launchDaemon(options: DaemonProcess): Promise<Child> {
     log,
     process: child,
     untilReady: (ended) => untilReady(child, ended, { ...options, waiting }),
-    whyLate: () => why,
+    whyLate: () => late,
     readyTimeoutMs: READY_TIMEOUT_MS,
     whyEnded: (end) => whyEnded(name, log, end, file),
   });
 }
 
-function untilReady(child: ChildProcess, ended: AbortSignal, options: DaemonProcess): Promise<void> {
+type Waited = Omit<DaemonProcess, "waiting"> & { readonly waiting: (why: string, next: string) => void };
+
+function untilReady(child: ChildProcess, ended: AbortSignal, options: Waited): Promise<void> {
   return new Promise((resolve) => {
     let timer: NodeJS.Timeout | undefined;
     const settle = (): void => {
@@ -81,7 +83,7 @@ function untilReady(child: ChildProcess, ended: AbortSignal, options: DaemonProc
       const failing = (await failingChecks(port)) ?? [];
       const [first] = failing;
       if (first === undefined || ended.aborted || timer === undefined) return;
-      options.waiting(`${first.name}: ${first.detail}`);
+      options.waiting(`${first.name}: ${first.detail}`, first.next);
       if (options.isEnough(failing)) settle();
     };
     ended.addEventListener("abort", settle, { once: true });

@@ -2,7 +2,6 @@
 import type { Command } from "commander";
 import type { z } from "zod";
 import { AuthCommand } from "../../shared/grants/commands.ts";
-import { channelPattern } from "../../shared/protocol/base/channels.ts";
 import { DERIVED_OWNER_TOKEN } from "../../shared/protocol/base/grammar.ts";
 import { type Principal, dotForm, parseDotForm, principal } from "../../shared/protocol/base/principals.ts";
 import { roleDurable } from "../../shared/protocol/base/names.ts";
@@ -13,12 +12,13 @@ import {
   ActorRevokeAnswer,
   type ShownActor,
 } from "../../shared/protocol/endpoint/auth-shapes.ts";
+import { typedPattern } from "../channel-names.ts";
 import { UsageError, argument, listOf } from "../exit.ts";
 import { askingCredentials } from "../identity.ts";
 import { withRail } from "../operator.ts";
 import type { Output } from "../output.ts";
 import { type Invocation, handle } from "../program.ts";
-import { OWN_ACTOR, exchangeOnce } from "../signin.ts";
+import { OWN_ACTOR, demandSignIn, exchangeOnce } from "../signin.ts";
 import type { Target } from "../target.ts";
 import { oneLine, table } from "../text.ts";
 
@@ -34,7 +34,11 @@ type ListOptions = { readonly owner?: string };
 export function registerActor(program: Command): void {
   const actor = program.command("actor").description("who may act under which name in a space that people sign in to");
   const grant = withLists(
-    actor.command("grant <who>").description("let somebody act under a name: NAME of your own, or OWNER.NAME"),
+    actor
+      .command("grant <who>")
+      .description(
+        "let somebody act under a name, NAME of your own or OWNER.NAME, with these lists: what is left out it has not, or has no more",
+      ),
   ).option("--name <name>", "display name (default: the actor)");
   handle<GrantOptions>(grant, grantActor);
   const narrow = withLists(actor.command("narrow <who>").description("take away: what is left out stays as it is"));
@@ -53,20 +57,23 @@ function withLists(command: Command): Command {
 }
 
 async function grantActor(invocation: Invocation<GrantOptions>, who = ""): Promise<void> {
-  const { options } = invocation;
+  const { options, out } = invocation;
   const name = options.name === undefined ? undefined : argument(() => checkName(options.name ?? ""));
-  const { role, ...lists } = listsOf(options);
+  const { role, ...lists } = listsOf(out, options);
   const { actor } = await ask(invocation, who, AuthCommand.ActorGrant, ActorAnswer, (target) => ({
     ...target,
     ...lists,
     ...(role === undefined || role === null ? {} : { role }),
     ...(name === undefined ? {} : { name }),
   }));
-  show(invocation.out, "granted", actor);
+  show(out, "granted", actor);
+  if (actor.allowSubscribe.length + actor.allowPublish.length === 0) {
+    out.note("it may neither read nor post: grant it again with --subscribe and --publish");
+  }
 }
 
 async function narrowActor(invocation: Invocation<Lists>, who = ""): Promise<void> {
-  const lists = listsOf(invocation.options);
+  const lists = listsOf(invocation.out, invocation.options);
   if (Object.keys(lists).length === 0) {
     throw new UsageError("it is not said what to take away", {
       next: "give the lists that are to be left: --subscribe, --publish, --role, --capability",
@@ -101,6 +108,7 @@ async function ask<S extends z.ZodType>(
   args: (who: Principal) => object,
 ): Promise<z.infer<S>> {
   const at = target();
+  demandSignIn(at);
   const parsed = argument(() => parseWho(who));
   const credentials = await askingCredentials(at, options, out);
   const about = typeof parsed === "string" ? principal(await ownOwner(at), parsed) : parsed;
@@ -119,8 +127,8 @@ async function ownOwner(at: Target): Promise<string> {
   return (await exchangeOnce(at, OWN_ACTOR)).owner;
 }
 
-function listsOf({ subscribe, publish, role, capability }: Lists) {
-  const patterns = (list: readonly string[]): string[] => argument(() => list.map(channelPattern));
+function listsOf(out: Output, { subscribe, publish, role, capability }: Lists) {
+  const patterns = (list: readonly string[]): string[] => list.map((name) => typedPattern(out, name));
   if (role !== undefined && role !== "") argument(() => roleDurable(role));
   return {
     ...(subscribe === undefined ? {} : { allowSubscribe: patterns(subscribe) }),
@@ -136,6 +144,7 @@ async function listActors({ options, out, target }: Invocation<ListOptions>): Pr
   if (owner !== undefined && !DERIVED_OWNER_TOKEN.test(owner)) {
     throw new UsageError("--owner takes an owner token", { next: "u_ and 26 characters, as whoami prints it" });
   }
+  demandSignIn(at);
   const credentials = await askingCredentials(at, options, out);
   await withRail(at, credentials, async (rail) => {
     let cursor: number | undefined;

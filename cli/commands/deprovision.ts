@@ -17,6 +17,7 @@ import { keptIdentities, resolvedOrKept } from "../kept.ts";
 import { type Rail, operatorCredentials, withRail } from "../operator.ts";
 import { type Invocation, handle } from "../program.ts";
 import { wholeRoster } from "../roster.ts";
+import { isOwnSpace } from "../signin.ts";
 import type { Target } from "../target.ts";
 
 export function registerDeprovision(program: Command): void {
@@ -31,7 +32,9 @@ async function deprovision({ options, out, target }: Invocation<object>, who = "
   if (at.auth === "open") throw nothingToEnd();
   // Before anything begins: an end that no one here can complete would leave the name stuck (decision 4).
   if (!existsSync(trustPaths(at.state).operatorKey)) throw noTrust(at.state);
-  await withRail(at, await askingCredentials(at, options, out), async (rail) => {
+  const credentials = await askingCredentials(at, options, out);
+  if (isOwnSpace(at)) throw signedIn(at.space);
+  await withRail(at, credentials, async (rail) => {
     const named = await whoIsMeant(at, rail, who);
     const begun = await rail.ask(ProvisionerCommand.Deprovision, named, DeprovisionAnswer);
     const { principal, uid, opId, users } = begun;
@@ -86,6 +89,13 @@ function noTrust(state: string): CotalError {
   return new CotalError(ErrorCode.FailedPrecondition, `${state} does not hold the broker's trust`, {
     outcome: Outcome.NotExecuted,
     next: "run it where the space was made: only there can the broker be told to refuse a credential",
+  });
+}
+
+function signedIn(space: string): CotalError {
+  return new CotalError(ErrorCode.FailedPrecondition, `people sign in to space ${space}: nobody holds a credential`, {
+    outcome: Outcome.NotExecuted,
+    next: "end a name with cotal actor revoke NAME",
   });
 }
 

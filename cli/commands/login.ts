@@ -3,12 +3,13 @@ import { readFileSync } from "node:fs";
 import type { Command } from "commander";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import { CompactToken } from "../../shared/protocol/endpoint/exchange-shapes.ts";
-import { UsageError, wholeNumber } from "../exit.ts";
+import { UsageError, argument, wholeNumber } from "../exit.ts";
 import { type SignedIn, exchangeUrl, readLogin, timesOf, writeLogin } from "../login-file.ts";
 import { holdingLogin } from "../login-lock.ts";
 import type { Output } from "../output.ts";
 import { type Invocation, handle } from "../program.ts";
 import { OWN_ACTOR, exchangeAt, exchangeOnce, isOwnSpace, isUserSpace, noSignIn } from "../signin.ts";
+import { issuerAddress } from "../oidc/address.ts";
 import { type ProviderWords, whichProvider } from "../oidc/which.ts";
 import type { Target } from "../target.ts";
 import { oneLine, table } from "../text.ts";
@@ -43,6 +44,7 @@ export function registerLogin(program: Command): void {
 
 async function signIn({ options, out, target }: Invocation<LoginOptions>): Promise<void> {
   const at = target();
+  assertAddresses(options);
   const exchange = options.exchange ?? keptExchange(at);
   if (exchange === undefined && !isUserSpace(at)) throw noSignIn(at);
   const place = exchange === undefined ? {} : { exchange };
@@ -73,6 +75,14 @@ async function signIn({ options, out, target }: Invocation<LoginOptions>): Promi
       ...(expires === undefined ? [] : [["until", new Date(expires * 1000).toISOString()]]),
     ]),
   );
+}
+
+/** What is no address is a matter of usage, and nobody is asked. */
+function assertAddresses({ exchange, issuer }: LoginOptions): void {
+  if (exchange !== undefined && !URL.canParse(exchange)) {
+    throw new UsageError("--exchange takes an address", { next: "write it like https://auth.example.com" });
+  }
+  if (issuer !== undefined) argument(() => issuerAddress(issuer));
 }
 
 /** Who signed in to somebody else's space once need not name its exchange again. */

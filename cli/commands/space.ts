@@ -36,6 +36,10 @@ export function registerSpace(program: Command): void {
 
 async function addSpace({ options, out, target }: Invocation<AddOptions>, name = ""): Promise<void> {
   const space = argument(() => spaceToken(name));
+  if (space !== name) {
+    const message = `${oneLine(name)} is written ${space}: a space has letters, digits, _ and - only`;
+    out.notice({ kind: "notice", about: "renamed", message }, message);
+  }
   const at = { ...target(), space };
   const auth = options.open === true ? "open" : (options.auth ?? at.auth ?? "user");
   // Without a word a space keeps the mode it was made with.

@@ -8,7 +8,7 @@ import { alreadyRuns } from "../../launcher/plane.ts";
 import { runPlane } from "../../launcher/run-plane.ts";
 import { defaultState } from "../../launcher/state-folder.ts";
 import { UsageError, wholeNumber } from "../exit.ts";
-import type { Output } from "../output.ts";
+import { type Output, brokenOutput } from "../output.ts";
 import { type Invocation, handle } from "../program.ts";
 import { DEFAULT_SPACE, spaceOf, stateOf } from "../target.ts";
 import { oneLine } from "../text.ts";
@@ -46,7 +46,9 @@ async function up({ options, out }: Invocation<UpOptions>): Promise<void> {
     ready(out, facts, steps, true);
     return;
   }
-  await runPlane({ ...order, report, ready: (facts) => ready(out, facts, steps, false) });
+  // Children of ours run: whoever closes the terminal, or ends a tee, still wants them ended in order.
+  const until = brokenOutput();
+  await runPlane({ ...order, report, until, ready: (facts) => ready(out, facts, steps, false) });
   out.item({ kind: "stopped", state: order.state }, "stopped");
 }
 

@@ -1,5 +1,6 @@
 /** `cotal whoami`: the principal that a command with the same options would act as. */
 import type { Command } from "commander";
+import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import { dotForm } from "../../shared/protocol/base/principals.ts";
 import { parseCreds, readCredsFile } from "../../shared/trust/creds.ts";
 import type { Credentials } from "../../shared/client/identity.ts";
@@ -39,6 +40,17 @@ async function whoami({ options, out, target }: Invocation<object>): Promise<voi
   );
 }
 
+function ofAnotherSpace(space: string, asked: string): CotalError {
+  return new CotalError(
+    ErrorCode.FailedPrecondition,
+    `the credential is for space ${space}, and the options say ${asked}`,
+    {
+      outcome: Outcome.NotExecuted,
+      next: `add --space ${space}, or use a credential of that space`,
+    },
+  );
+}
+
 const BY = { dev: "development issuer", token: "identity token" } as const;
 
 async function identityOf(at: Target, credentials: Credentials): Promise<Shown> {
@@ -51,7 +63,8 @@ async function identityOf(at: Target, credentials: Credentials): Promise<Shown> 
     }
     case "static": {
       const { view } = "file" in credentials ? readCredsFile(credentials.file) : parseCreds(credentials.text);
-      const { principal, uid, expires } = view;
+      const { principal, uid, expires, space } = view;
+      if (space !== at.space) throw ofAnotherSpace(space, at.space);
       const end = expires === undefined ? {} : { expires };
       return { principal: dotForm(principal), uid, by: "credential file", ...end };
     }

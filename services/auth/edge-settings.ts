@@ -4,6 +4,7 @@
  * Invariants: no event carries a secret (`edge/`); lines that others cause are bounded.
  */
 import type { Context } from "../../shared/daemon/lifecycle.ts";
+import { RequestFault } from "../../shared/trust/callout.ts";
 import { DEV_ISSUER_NOTICE } from "./dev-issuer.ts";
 import type { Rate } from "./edge/buckets.ts";
 import { DEFAULT_LIMIT_SIZES, type LimitSizes } from "./edge/connect-limits.ts";
@@ -65,7 +66,7 @@ export function edgeSettings(
         const { fault } = event;
         connects.inc({ space, result: fault });
         sparing.refusals((more) =>
-          log.warn("a question of the broker can't be read", { space, fault, next: UNREADABLE, ...more }),
+          log.warn("a question of the broker can't be read", { space, fault, next: unreadable(fault), ...more }),
         );
         return;
       }
@@ -99,9 +100,12 @@ export function edgeSettings(
   });
 }
 
-const UNREADABLE =
-  "if nobody gets in, the broker's auth account and the keys of this service do not belong together: cotal up, or " +
-  "cotal space add, tells the broker again";
+function unreadable(fault: RequestFault): string {
+  return fault === RequestFault.Expired
+    ? "the clock of this machine is ahead of the broker's, or this process was frozen: let both machines keep time by NTP"
+    : "if nobody gets in, the broker's auth account and the keys of this service do not belong together: cotal up, " +
+        "or cotal space add, tells the broker again";
+}
 
 /** As many at once as in a minute. */
 const atOnce = (perMinute: number): Rate => ({ burst: perMinute, perMinute });

@@ -46,7 +46,7 @@ import { evidenceIn } from "./plane/evidence.ts";
 import { livenessOf, tupleOf } from "./plane/liveness.ts";
 import { type PruneParts, checkEvidence, keepPruning } from "./plane/prune-natkeys.ts";
 import type { EvidenceSayings } from "./say-evidence.ts";
-import { keepLimits, storesAreThere } from "./set-up.ts";
+import { clocksAgree, keepLimits, storesAreThere } from "./set-up.ts";
 
 export type OpenSpaceOptions = SpaceHooks & {
   readonly servers: readonly string[];
@@ -235,6 +235,7 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
         if (one.expires() - nowSeconds() > lifeSeconds / 2) continue;
         await one.renew((expires) => enter(ledger, one, expires));
       }
+      await clocksAgree(store.nc, space, Date.now);
       await limits.refresh();
       if (holdsPlane()) await enterIssued();
     },

@@ -5,12 +5,13 @@
  * Invariants
  * 1. Stores of another shape are refused, with the difference named (supplement H); those of an earlier
  *    version are brought up to date before.
- * 2. The limits of connections are those of the settings row (decision H67): read at the leader, at the
+ * 2. Clocks that are apart are told: the broker gives no reason to whom it refuses.
+ * 3. The limits of connections are those of the settings row (decision H67): read at the leader, at the
  *    opening and at each refresh. A row that can't be read changes nothing.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NatsConnection } from "@nats-io/transport-node";
-import { type Drift, verifyStreams } from "../../shared/broker/ensure.ts";
+import { type Drift, streamState, verifyStreams } from "../../shared/broker/ensure.ts";
 import { isMarker, leaderLast } from "../../shared/broker/reads.ts";
 import { spaceStreams } from "../../shared/broker/resources.ts";
 import { isUpgrade } from "../../shared/broker/upgrade.ts";
@@ -49,6 +50,27 @@ export function storesAreThere(nc: NatsConnection, place: Place, upgrade: Upgrad
       );
     }
     return drift.length === 0 ? true : undefined;
+  });
+}
+
+/** A question of the broker that looks older than this gets no answer (`shared/trust/callout.ts`). */
+const MOST_AHEAD_MS = 10_000;
+/** A daemon's credential that seems to live longer by more than this gets no row (`plane/daemons.ts`). */
+const MOST_BEHIND_MS = 60_000;
+
+/** Throws where the broker's clock and this machine's are so far apart that somebody is kept out. */
+export async function clocksAgree(nc: NatsConnection, space: string, now: () => number): Promise<void> {
+  const asked = now();
+  const { atMs } = await streamState(nc, bucketStream(spaceNames(space).bucket.auth));
+  const aheadMs = (asked + now()) / 2 - atMs;
+  if (aheadMs <= MOST_AHEAD_MS && aheadMs >= -MOST_BEHIND_MS) return;
+  const seconds = Math.round(Math.abs(aheadMs) / 1000);
+  const harm =
+    aheadMs > 0
+      ? `${seconds} s ahead of the broker's: nobody gets in`
+      : `${seconds} s behind the broker's: daemons are refused, and who gets in is cut off too soon`;
+  throw new CotalError(ErrorCode.FailedPrecondition, `the clock of this machine is ${harm}`, {
+    next: "let both machines keep time by NTP",
   });
 }
 

@@ -29,7 +29,14 @@ import { ensureAuthTrust, hasAuthTrust, publishAuth } from "./auth-trust.ts";
 import { accountLimits, setAccountLimits } from "./account-limits.ts";
 import { alone } from "./lock.ts";
 import { addRevoked, ensureOperatorCredential, ensureSpaceTrust, publishSpace, refusedUsers } from "./space-trust.ts";
-import { assertServers, connectSystem, connectedUsers, pushAccount, serverFacts } from "./system-account.ts";
+import {
+  LOOKING_ATTEMPTS,
+  assertServers,
+  connectSystem,
+  connectedUsers,
+  pushAccount,
+  serverFacts,
+} from "./system-account.ts";
 
 const MAX_PAYLOAD = 1_048_576;
 const EVICTION_WAIT_MS = 10_000;
@@ -146,7 +153,8 @@ function userKey(text: string): string {
 
 async function servers(options: Options): Promise<object> {
   const trust = await ensureBrokerTrust(required(options, "state"));
-  const connection = await connectSystem(required(options, "server"), await systemCredential(trust, nowSeconds()));
+  const credential = await systemCredential(trust, nowSeconds());
+  const connection = await connectSystem(required(options, "server"), credential, LOOKING_ATTEMPTS);
   try {
     return { kind: "servers", servers: await serverFacts(connection) };
   } finally {

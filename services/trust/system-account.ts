@@ -16,14 +16,23 @@ import { REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD } from "../../shared/grants/gat
 import { type Connection, openConnection } from "../../shared/broker/connect.ts";
 import type { Credential } from "../../shared/trust/creds.ts";
 
+/** A broker that starts beside this program is waited for. */
+const STARTING_ATTEMPTS = 5;
+/** Who only looks says soon that there is nothing to see. */
+export const LOOKING_ATTEMPTS = 2;
+
 /** Opens a short-lived system-account connection. */
-export function connectSystem(server: string, credential: Credential): Promise<Connection> {
+export function connectSystem(
+  server: string,
+  credential: Credential,
+  attempts = STARTING_ATTEMPTS,
+): Promise<Connection> {
   return openConnection({
     servers: [server],
     authenticator: { jwt: () => credential.jwt, sign: credential.sign },
     inboxPrefix: inboxPrefix(credential.view.uid, credential.view.inboxNonce),
     name: "cotal trust",
-    reconnect: { kind: "bounded", attempts: 5 },
+    reconnect: { kind: "bounded", attempts },
   });
 }
 

@@ -104,7 +104,7 @@ async function runSpace<Values>(
     open.set(space, served);
     try {
       loop.ok();
-      return await untilEnd(served, loop, renewEvery);
+      return await untilEnd(served, loop, renewEvery, log.child({ space }));
     } finally {
       open.delete(space);
       try {
@@ -132,17 +132,29 @@ function ofKeys(cause: unknown): unknown {
   });
 }
 
-async function untilEnd(served: KeptSpace, loop: Loop, { ms, againMs }: typeof RENEW_EVERY): Promise<LoopEnd> {
+async function untilEnd(
+  served: KeptSpace,
+  loop: Loop,
+  { ms, againMs }: typeof RENEW_EVERY,
+  log: Log,
+): Promise<LoopEnd> {
   const broken = served.broken.then((cause): LoopEnd => ({
     kind: "retry",
     cause: ofKeys(cause) ?? new Error("a connection closed"),
   }));
-  let waitMs = ms;
+  // The first comes soon: it also looks at what an opening does not.
+  let waitMs = againMs;
+  let failed: string | undefined;
   for (;;) {
     const end = await Promise.race([broken, pause(waitMs, loop.stopping)]);
     if (end !== undefined) return end;
     if (loop.stopping.aborted) return { kind: "done" };
-    waitMs = (await renew(served, loop)) ? ms : againMs;
+    const cause = await renew(served, loop);
+    waitMs = cause === undefined ? ms : againMs;
+    // Told once while it lasts the same; what may change from try to try is a number.
+    const words = cause?.message.replaceAll(/\d+/g, "");
+    if (cause !== undefined && words !== failed) log.warn("a renewal failed; it is tried again", { err: cause });
+    failed = words;
   }
 }
 
@@ -150,16 +162,17 @@ async function untilEnd(served: KeptSpace, loop: Loop, { ms, againMs }: typeof R
 const SILENT: ReadonlySet<ErrorCode> = new Set([ErrorCode.DeadlineExceeded, ErrorCode.Unavailable]);
 
 /** A renewal that fails is tried again soon: half of a credential's life is left for it. */
-async function renew(served: KeptSpace, loop: Loop): Promise<boolean> {
+async function renew(served: KeptSpace, loop: Loop): Promise<CotalError | undefined> {
   try {
     await served.renew();
     loop.ok();
-    return true;
+    return undefined;
   } catch (thrown) {
-    const { code, message, next } = toCotalError(thrown);
+    const error = toCotalError(thrown);
+    const { code, message, next } = error;
     const advice = next === undefined || SILENT.has(code) ? "read the log of this process and of the broker" : next;
     loop.failing(`a renewal failed: ${message}`, `it is tried again by itself; if it stays, ${advice}`);
-    return false;
+    return error;
   }
 }
 

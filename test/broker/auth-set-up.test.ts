@@ -2,7 +2,7 @@
 import type { NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { decide } from "../../services/auth/edge/admission.ts";
-import { keepLimits } from "../../services/auth/set-up.ts";
+import { clocksAgree, keepLimits } from "../../services/auth/set-up.ts";
 import { leaderLast } from "../../shared/broker/reads.ts";
 import { createWriter } from "../../shared/broker/write.ts";
 import { jsApi, kvKey } from "../../shared/protocol/base/broker-subjects.ts";
@@ -43,6 +43,15 @@ async function write(row: unknown): Promise<void> {
 
 const place = (signal = new AbortController().signal) => ({ space: "main", signal, waiting: () => undefined });
 const withLimits = (agent: ConnectionLimits): SpaceSettings => ({ ...settings, limits: { agent } });
+
+describe("the clock", () => {
+  test("is the broker's, within what a connect allows; apart in either direction it is told, with how far", async () => {
+    const off = (seconds: number) => clocksAgree(nc, "main", () => Date.now() + seconds * 1000);
+    for (const seconds of [0, 5, -30]) expect(await off(seconds)).toBeUndefined();
+    expect((await failure(off(300))).message).toMatch(/(?:299|300|301) s ahead of the broker's/);
+    expect((await failure(off(-300))).message).toMatch(/(?:299|300|301) s behind the broker's/);
+  });
+});
 
 describe("limits of connections (H67)", () => {
   test("are those of the settings row, and a change holds from the next look", async () => {

@@ -105,6 +105,39 @@ describe("signing in", () => {
   });
 });
 
+describe("mistakes where people sign in", () => {
+  test.each([
+    ["login", "--exchange", "nonsense"],
+    ["login", "--issuer", "nonsense", "--client-id", "x"],
+  ])("A.08: %s %s %s is a wrong use", async (...args) => {
+    const ran = await run(...args);
+    expect([ran.code, ran.items().at(-1)?.["code"]]).toEqual([2, "bad-request"]);
+  });
+
+  test("A.08: deprovision is told as that, before anybody is looked for, with what there is instead", async () => {
+    expect(await refused("deprovision", "nobody")).toMatchObject({
+      code: "failed-precondition",
+      next: expect.stringContaining("cotal actor revoke") as unknown,
+    });
+  });
+
+  test("a grant of nothing says so, and a list that is not written as it was typed too", async () => {
+    const ran = await plane.run("actor", "grant", "idle", "--capability", "purge");
+    expect([ran.code, ran.err]).toEqual([0, matching(/may neither read nor post/)]);
+    const [granted] = await done("actor", "grant", "idle", "--subscribe", "a b");
+    expect(granted).toMatchObject({ allowSubscribe: ["a_b"], capabilities: [] });
+    expect(printed.at(-1)).toContain("is written #a_b");
+  });
+
+  test("a tail without a choice of somebody who may not read #general says what to name", async () => {
+    await done("actor", "grant", "narrow", "--subscribe", "news");
+    expect(await refused("tail", "--as", "narrow", "--timeout", "2")).toMatchObject({
+      code: "permission-denied",
+      next: expect.stringContaining("--channel") as unknown,
+    });
+  });
+});
+
 describe("agents of a person", () => {
   test("talk in a channel, write to each other and answer a name", async () => {
     const tail = plane.start("tail", "--as", "bob", "--channel", "general", "--dm", "--json", "--timeout", "60");

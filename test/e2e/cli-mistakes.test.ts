@@ -208,6 +208,44 @@ async function expiredCopy(file: string): Promise<string> {
   return formatCreds(jwt, key);
 }
 
+describe("what there is only elsewhere", () => {
+  test.each([["actor", "list"], ["actor", "grant", "x"], ["actor", "revoke", "x"], ["login"], ["logout"]])(
+    "A.08: %s %s in a space of credential files is told as that, with what there is instead",
+    async (...args) => {
+      const error = await refused(...args);
+      expect(error).toMatchObject({ exit: 1, code: "failed-precondition" });
+      expect([error.message, error.next]).toEqual([
+        matching(/credential files/),
+        matching(/cotal mint .*cotal deprovision/),
+      ]);
+    },
+  );
+
+  test.each([["whoami"], ["send", "general", "x"], ["limits", "show"]])(
+    "A.08: %s of a space that there is not names those that there are",
+    async (...args) => {
+      const error = await refused(...args, "--space", "nosuch");
+      expect(error).toMatchObject({ exit: 1, code: "not-found" });
+      expect([error.message, error.next]).toEqual([
+        matching(/there is no space nosuch/),
+        matching(/has main; cotal space add nosuch/),
+      ]);
+    },
+  );
+
+  test("whoami refuses a credential of another space, as every other command does", async () => {
+    await plane.json("space", "add", "other", "--auth", "static");
+    const { file } = await minted("elsewhere");
+    const error = await refused("whoami", "--creds", file, "--space", "other");
+    expect([error.exit, error.code, error.next]).toEqual([1, "failed-precondition", matching(/--space main/)]);
+  });
+
+  test("A.08: a command that nearly exists is named", async () => {
+    const error = await refused("snd");
+    expect([error.exit, error.message]).toEqual([2, "unknown command 'snd' (Did you mean send?)"]);
+  });
+});
+
 describe("where the space is", () => {
   test("A.08: nothing runs: every command that needs it ends with 3 and names the state folder", async () => {
     const state = folder();

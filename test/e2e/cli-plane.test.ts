@@ -61,6 +61,24 @@ describe("start and end", () => {
     await rig.expectNothingLeft();
   });
 
+  test("A.01: whoever reads what it says may go away: Ctrl-C still ends all of it in order", async () => {
+    const running = await rig.foreground();
+    // As a tee does that the same Ctrl-C ends first, or a terminal that is closed.
+    for (const stream of [running.process.stdout, running.process.stderr]) stream?.destroy();
+    ctrlC(running);
+    expect((await running.ended).code).toBe(0);
+    await rig.expectNothingLeft();
+  });
+
+  test("A.01: a reader that goes away while it says something ends all of it in order too", async () => {
+    const running = await rig.foreground();
+    for (const stream of [running.process.stdout, running.process.stderr]) stream?.destroy();
+    // The first thing that it says from now on meets nobody.
+    process.kill(rig.plane.pid("provisioner"), "SIGKILL");
+    expect((await running.ended).code).toBe(0);
+    await rig.expectNothingLeft();
+  });
+
   test("Ctrl-C while it starts leaves nothing behind", async () => {
     for (const wait of [30, 200, 500, 800]) {
       const running = startCli(rig.up("--json"), { group: true });

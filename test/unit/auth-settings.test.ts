@@ -33,7 +33,10 @@ describe("who proves who somebody is", () => {
     ["an open line", { ...IDP, COTAL_IDP_ISSUER: "http://login.example.com" }, /https/],
     ["keys over an open line", { ...IDP, COTAL_IDP_JWKS: "http://login.example.com/keys" }, /https/],
   ])("refused when the process starts: %s", (_, env, message) => {
-    expect(refusal(() => idpOf(env))).toMatchObject({ code: "bad-request", message: expect.stringMatching(message) });
+    expect(refusal(() => idpOf(env))).toMatchObject({
+      code: "bad-request",
+      message: expect.stringMatching(message) as string,
+    });
   });
 });
 

@@ -149,6 +149,7 @@ describe("a space that is served", () => {
     });
     // The next one is a whole interval away again.
     expect(tries).toBe(3);
+    expect(spaces.said("a renewal failed; it is tried again")).toHaveLength(1);
     await spaces.stop();
   });
 });

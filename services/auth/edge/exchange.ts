@@ -156,6 +156,10 @@ const unproved = (fault: ProofFault): Settled => ({ answer: proofRefused(fault),
 const NO_VIEW: { readonly claim: ViewClaim } = { claim: {} };
 
 /** The claim of a view, or why it is not to be had: by its rule, then by the ledger. */
+/** A scope is part of a grant, and a grant is the whole of what somebody has. */
+const BY_GRANT =
+  "the operator of the space grants it, with the lists that are to stay: cotal actor grant NAME --subscribe … --publish … --capability …";
+
 async function choose(
   asked: AskedView,
   face: Face,
@@ -181,7 +185,7 @@ async function choose(
     if (window !== undefined) windows.refused(...window);
     return { answer: selectionRefused(viewed.selection, viewed.reason), result: viewed.selection };
   }
-  throw new CotalError(viewed.code, viewed.reason, { next: "ask the operator of the space: cotal actor list" });
+  throw new CotalError(viewed.code, viewed.reason, { next: BY_GRANT });
 
   function refusedView(reason: string, code: ErrorCode, why: string): Settled {
     const error = `the view ${asked.view} ${why}`;

@@ -32,7 +32,10 @@ export async function enterDaemon(
   }
   const latest = Math.floor(parts.now() / 1000) + Life.Host + CLOCKS_APART;
   if (credentials.some(({ expires }) => expires > latest)) {
-    throw badRequest("a daemon's credential lives for a day at most", "mint it anew, with its profile's own life");
+    throw badRequest(
+      "a daemon's credential lives for a day at most",
+      "mint it with its profile's own life; if the clocks of both machines are apart, let them keep time by NTP",
+    );
   }
   const { ledger } = parts;
   await activateSelf(ledger, { principal, uid });
