@@ -38,13 +38,17 @@ async function joinOne(session: Session, channel: string): Promise<Joined> {
     return await session.join(channel);
   } catch (thrown) {
     const list = session.me.allowSubscribe;
-    if (!(thrown instanceof CotalError) || thrown.code !== ErrorCode.PermissionDenied || list === undefined)
-      throw thrown;
-    const reads = list.length === 0 ? "no channel" : list.slice(0, 20).join(", ");
-    throw new CotalError(thrown.code, thrown.message, {
-      outcome: Outcome.NotExecuted,
-      next: `this credential reads ${reads}; for more ask the operator (cotal mint --subscribe)`,
-      cause: thrown,
-    });
+    if (!(thrown instanceof CotalError) || thrown.code !== ErrorCode.PermissionDenied) throw thrown;
+    const next = list === undefined ? ASK_LEDGER : readsOnly(list);
+    throw new CotalError(thrown.code, thrown.message, { outcome: Outcome.NotExecuted, next, cause: thrown });
   }
+}
+
+/** Who has signed in holds no list: the ledger does. */
+const ASK_LEDGER =
+  "name one that it may read with --channel (cotal actor list shows them), or widen it: cotal actor grant";
+
+function readsOnly(list: readonly string[]): string {
+  const reads = list.length === 0 ? "no channel" : list.slice(0, 20).join(", ");
+  return `this credential reads ${reads}; for more ask the operator (cotal mint --subscribe)`;
 }

@@ -72,7 +72,7 @@ function createProgram(json: boolean): Command {
     .option("--space <name>", "space (default main)")
     .option("--server <url>", "address of the broker, or a join link (cotal://host/space)")
     .option("--creds <file>", "act with this credential file")
-    .option("--as <actor>", "act as this name, with a credential kept in the state folder")
+    .option("--as <actor>", "act as this name of yours; a space of credential files keeps one for it")
     .addOption(new Option("--json", "one object a line, each with a kind"))
     .configureHelp({ showGlobalOptions: true })
     .configureOutput({
@@ -102,7 +102,7 @@ async function main(args: readonly string[]): Promise<number> {
 
 function usage({ code, message }: CommanderError): UsageError {
   // `cotal` alone prints the help and ends as a wrong use.
-  const text = code === "commander.help" ? "no command was given" : message.replace(/^error: /, "");
+  const text = code === "commander.help" ? "no command was given" : message.replace(/^error: /, "").replaceAll("\n", " ");
   // A shell takes #general for a comment, and what follows is never seen here.
   const quote =
     code === "commander.missingArgument" ? "; in a shell quote a channel that begins with #: '#general'" : "";

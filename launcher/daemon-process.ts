@@ -8,6 +8,7 @@ import { EXIT_CODES, type ExitCode } from "../shared/daemon/exit-codes.ts";
 import type { DaemonEvent } from "../shared/daemon/host.ts";
 import { type Child, type ChildEnd, adopt, endText } from "./child.ts";
 import { childEnv } from "./child-env.ts";
+import { daemonMemory } from "./daemon-memory.ts";
 import { type LogFile, lastLines, openLogFile } from "./log-file.ts";
 import { type HealthCheck, failingChecks } from "./readyz.ts";
 import { parseJson } from "./state-folder.ts";
@@ -34,12 +35,6 @@ const ASK_MS = 3000;
 /** Milliseconds a daemon gets to finish what is in flight: all of it must fit in ten seconds. */
 export const DAEMON_DRAIN_MS = 6000;
 
-/**
- * A daemon is idle most of the time: a small young generation keeps its memory under 120 MB, also at
- * the first start, which compiles (measured: 118 MB cold, 101 MB warm; 133 and 110 without).
- */
-const NODE_FLAGS = ["--max-semi-space-size=2"];
-
 export function launchDaemon(options: DaemonProcess): Promise<Child> {
   const { name, program, env, log } = options;
   let why: string | undefined;
@@ -48,10 +43,12 @@ export function launchDaemon(options: DaemonProcess): Promise<Child> {
     why = next;
   };
   const file = openLogFile(log);
-  const child = spawn(process.execPath, [...NODE_FLAGS, program], {
+  const memory = daemonMemory(name);
+  const child = spawn(process.execPath, [...memory.flags, program], {
     stdio: ["ignore", "pipe", "pipe", "ipc"],
     detached: true,
     env: childEnv({
+      ...memory.env,
       ...env,
       COTAL_PARENT_IPC: "true",
       COTAL_HEALTH_PORT: "0",

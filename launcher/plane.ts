@@ -196,9 +196,9 @@ function brokerOptions(state: string, binary: BrokerBinary, port: number): Param
   };
 }
 
-/** Names of the daemons' checks: `loop:space:<s>` and `connection:<s>.<which>`. */
+/** Names of the daemons' checks: `loop:space:<s>`, `connection:<s>.<which>`, `claim:<s>` and `plane:<s>`. */
 function isOfOtherSpace(check: string, space: string): boolean {
-  const of = /^(?:loop:space:|connection:)([^.]+)/.exec(check)?.[1];
+  const of = /^(?:loop:space:|connection:|claim:|plane:)([^.]+)/.exec(check)?.[1];
   return of !== undefined && of !== space;
 }
 

@@ -56,5 +56,6 @@ export const EXAMPLE_HOLDERS: { readonly [Name in BuiltProfile]: ScopeOf<Name> }
   },
   deprovisioner: { ...holder("deprovisioner", "deprovisionerdeprovisioner"), target: alice.holder },
   "history-purger": holder("provisioner", "provisionerprovisionerprov"),
+  "store-upgrader": holder("ledger", "ledgerledgerledgerledgerle"),
   "system-administrator": holder("trust", "trusttrusttrusttrusttrustt"),
 };

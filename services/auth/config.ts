@@ -2,6 +2,7 @@
 import { defineConfig, setting } from "../../shared/daemon/config.ts";
 import {
   COMMON_SETTINGS,
+  brokerAddresses,
   line,
   list,
   listenPort,
@@ -28,7 +29,7 @@ export const authConfig = defineConfig("COTAL_AUTH_", {
   ...COMMON_SETTINGS,
   servers: setting({
     env: "COTAL_SERVERS",
-    schema: list,
+    schema: brokerAddresses,
     default: ["nats://127.0.0.1:4222"],
     doc: "Addresses of the broker, separated by commas.",
     example: "nats://broker-1:4222,nats://broker-2:4222",
@@ -230,7 +231,7 @@ export const authConfig = defineConfig("COTAL_AUTH_", {
     env: "COTAL_AUTH_EXCHANGES",
     schema: wholeNumber(1, 100_000),
     default: DEFAULT_MAX_EXCHANGES,
-    doc: "Exchanges that one face works on at once; over it the answer is 503.",
+    doc: "Exchanges that one face works on at once, a quarter of them for one person; over it the answer is 503, to that person 429.",
     example: "128",
   }),
   probes: setting({

@@ -8,15 +8,19 @@ import { DEV_ISSUER_NOTICE } from "./dev-issuer.ts";
 import type { Rate } from "./edge/buckets.ts";
 import { DEFAULT_LIMIT_SIZES, type LimitSizes } from "./edge/connect-limits.ts";
 import type { TlsEvent } from "./edge/face-tls.ts";
+import { idpSettings } from "./idp-settings.ts";
 import type { EdgeSettings } from "./open-edge.ts";
 import { publicFaces } from "./public-faces.ts";
 import type { Values } from "./spaces.ts";
 import type { Sparing } from "./sparing.ts";
 
+/** What clients cause and what we do have lines of their own: a flood of refusals hides no fault. */
+export type EdgeSparing = { readonly refusals: Sparing; readonly faults: Sparing };
+
 /** By space. Throws `bad-request` for settings that don't fit each other. */
 export function edgeSettings(
   context: Context<Values>,
-  sparing: Sparing,
+  sparing: EdgeSparing,
 ): (space: string) => Omit<EdgeSettings, "onChat"> {
   const { values, metrics, log } = context;
   const connects = metrics.counter({
@@ -39,20 +43,10 @@ export function edgeSettings(
     help: "From an exchange's arrival to its answer.",
     labels: ["space"],
   });
-  const { idpIssuer: issuer, idpAudience: audience, idpJwks: jwks, idpAlgorithms: algorithms } = values;
-  const { idpScopes: scopes, idpDmReaderAudience: dmReaderAudience } = values;
-  const idp =
-    issuer === undefined || audience === undefined
-      ? undefined
-      : {
-          issuer,
-          audience,
-          algorithms,
-          scopes,
-          ...(jwks === undefined ? {} : { jwks }),
-          ...(dmReaderAudience === undefined ? {} : { dmReaderAudience }),
-        };
+  const idp = idpSettings(values);
+  const saying = tlsSayings(context);
   const publicFace = publicFaces(values);
+  const sparingOf = (cause: unknown): Sparing => (cause === undefined ? sparing.refusals : sparing.faults);
   return (space) => ({
     idp,
     devIssuer: values.devIssuer,
@@ -68,12 +62,16 @@ export function edgeSettings(
     selection: { refusals: values.selectionRefusals, seconds: values.selectionSeconds },
     onCallout: (event) => {
       if (event.kind === "unreadable") {
-        connects.inc({ space, result: event.fault });
+        const { fault } = event;
+        connects.inc({ space, result: fault });
+        sparing.refusals((more) =>
+          log.warn("a question of the broker can't be read", { space, fault, next: UNREADABLE, ...more }),
+        );
         return;
       }
       if (event.kind === "unanswered") {
         connects.inc({ space, result: event.kind });
-        sparing((more) => log.warn("a connect got no answer", { space, err: event.cause, ...more }));
+        sparing.faults((more) => log.warn("a connect got no answer", { space, err: event.cause, ...more }));
         return;
       }
       connects.inc({ space, result: event.kind === "allowed" ? "ok" : event.reason });
@@ -81,22 +79,29 @@ export function edgeSettings(
       if (event.kind === "allowed") log.debug("connected", { space, principal: event.principal });
       else {
         const { principal, line, cause } = event;
-        sparing((more) => log.info("denied", { space, principal, reason: line, err: cause, ...more }));
+        sparingOf(cause)((more) => log.info("denied", { space, principal, reason: line, err: cause, ...more }));
       }
     },
     onExchange: ({ face, result, principal, milliseconds, cause }) => {
       exchanges.inc({ space, face, result });
       exchangeSeconds.observe({ space }, milliseconds / 1000);
-      log.debug("exchanged", { space, face, result, principal, err: cause });
+      const fields = { space, face, result, principal };
+      if (cause === undefined) log.debug("exchanged", fields);
+      else sparing.faults((more) => log.warn("an exchange failed", { ...fields, err: cause, ...more }));
     },
-    onFace: ({ route, status, cause }) => {
-      if (status >= 500)
-        sparing((more) => log.warn("the exchange failed", { space, route, status, err: cause, ...more }));
+    onFace: ({ route, status, reason, cause }) => {
+      if (status < 500) return;
+      const fields = { space, route, status, reason, err: cause };
+      sparingOf(cause)((more) => log.warn("the exchange failed", { ...fields, ...more }));
     },
-    onTls: (event) => sayTls(context, space, event),
+    onTls: saying(space),
     onDevIssuer: () => log.warn(DEV_ISSUER_NOTICE, { space }),
   });
 }
+
+const UNREADABLE =
+  "if nobody gets in, the broker's auth account and the keys of this service do not belong together: cotal up, or " +
+  "cotal space add, tells the broker again";
 
 /** As many at once as in a minute. */
 const atOnce = (perMinute: number): Rate => ({ burst: perMinute, perMinute });
@@ -110,18 +115,37 @@ function limitSizes({ connectsPerActor, connectsPerOwner, connectsPerHost }: Val
   };
 }
 
-function sayTls({ log }: Context<Values>, space: string, event: TlsEvent): void {
-  switch (event.kind) {
-    case "renewed":
-      log.info("the certificate of the public exchange was renewed", { space });
-      break;
-    case "kept":
-      log.warn("the new certificate of the public exchange can't be used; the one before is served on", {
-        space,
-        err: event.cause,
-      });
-      break;
-    case "exposed":
-      log.warn("the key of the public exchange is exposed", { space, warning: event.warning });
-  }
+/** A certificate is renewed weeks before its end; who is later than this has missed it. */
+const LATE_MS = 7 * 86_400_000;
+const RENEW = "put a renewed certificate and its key in their places; they are read again by themselves";
+
+function tlsSayings({ log, metrics }: Context<Values>): (space: string) => (event: TlsEvent) => void {
+  const end = metrics.gauge({
+    name: `${metrics.prefix}certificate_end_seconds`,
+    help: "When the certificate of the public exchange ends, in Unix time.",
+    labels: ["space"],
+  });
+  return (space) => (event) => {
+    switch (event.kind) {
+      case "ends": {
+        const left = event.at - Date.now();
+        end.set({ space }, event.at / 1000);
+        const fields = { space, at: new Date(event.at).toISOString(), next: RENEW };
+        if (left <= 0) log.error("THE CERTIFICATE OF THE PUBLIC EXCHANGE HAS ENDED: clients refuse it", fields);
+        else if (left < LATE_MS) log.warn("the certificate of the public exchange ends soon", fields);
+        break;
+      }
+      case "renewed":
+        log.info("the certificate of the public exchange was renewed", { space });
+        break;
+      case "kept":
+        log.warn("the new certificate of the public exchange can't be used; the one before is served on", {
+          space,
+          err: event.cause,
+        });
+        break;
+      case "exposed":
+        log.warn("the key of the public exchange is exposed", { space, warning: event.warning });
+    }
+  };
 }

@@ -101,10 +101,11 @@ export async function openFaces(asked: FaceSource): Promise<OpenFaces> {
   const idp = await providers(source);
   const opened: OpenFace[] = [];
   let closing: Promise<void> | undefined;
+  let written: Parameters<typeof writeFaceFile>[1] | undefined;
   const path = facePath(source.faceFile, source.space);
   const close = (): Promise<void> =>
     (closing ??= (async () => {
-      if (opened.length > 0) removeFaceFile(path);
+      if (written !== undefined) removeFaceFile(path, written);
       await Promise.all(opened.map((face) => face.close()));
     })());
   const open = async (own: OwnOptions, routes: readonly FaceRoute[]): Promise<string> => {
@@ -123,7 +124,8 @@ export async function openFaces(asked: FaceSource): Promise<OpenFaces> {
       ...idp.routes,
     ]);
     // Last: whoever finds the file finds all of it served.
-    writeFace(path, { url, capability });
+    written = { url, capability };
+    writeFace(path, written);
     return { urls: { loopback: url, ...(everybodys === undefined ? {} : { public: everybodys }) }, close };
   } catch (error) {
     await close();
@@ -249,12 +251,15 @@ function nobody(devIssuer: boolean): never {
   });
 }
 
+const MAKE_ROOM = "make room on that disk; it is tried again by itself";
+
 function writeFace(path: string, face: Parameters<typeof writeFaceFile>[1]): void {
   try {
     writeFaceFile(path, face);
   } catch (cause) {
-    throw new CotalError(ErrorCode.FailedPrecondition, `the file ${path} can't be written`, {
-      next: "set COTAL_AUTH_FACE_FILE to a place that this process may write",
+    const { code = "" } = cause as NodeJS.ErrnoException;
+    throw new CotalError(ErrorCode.FailedPrecondition, `the file ${path} can't be written (${code})`, {
+      next: code === "ENOSPC" ? MAKE_ROOM : "set COTAL_AUTH_FACE_FILE to a place that this process may write",
       cause,
     });
   }

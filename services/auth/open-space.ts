@@ -4,7 +4,7 @@
  *
  * Invariants
  * 1. The stores are the provisioner's to make: this service waits for them, proves their shape, and
- *    trusts no other (supplement H).
+ *    trusts no other (supplement H). What an earlier version left off is turned on before.
  * 2. Every credential of this process has its row before it connects with it, but the first one of the
  *    store, which writes the rows (§13.1).
  * 3. The endpoint `auth` is served by whoever holds the plane's claim, and by nobody else; what the trust
@@ -13,7 +13,9 @@
  */
 import { randomBytes } from "node:crypto";
 import { type ConnectOptions, type Connection, openConnection } from "../../shared/broker/connect.ts";
-import { type OwnCredential, ownCredential } from "../../shared/broker/own-credential.ts";
+import { type OwnCredential, type OwnUsers, ownCredential } from "../../shared/broker/own-credential.ts";
+import type { Drift } from "../../shared/broker/ensure.ts";
+import { upgradeStores } from "../../shared/broker/upgrade.ts";
 import { createWriter } from "../../shared/broker/write.ts";
 import type { KeptSpace, SpaceHooks } from "../../shared/daemon/spaces.ts";
 import { Life } from "../../shared/grants/matrix.ts";
@@ -29,6 +31,7 @@ import { dotForm, drawLifecycleUid, drawNonce } from "../../shared/protocol/base
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
 import { bearerAudience } from "../../shared/trust/auth-folder.ts";
+import { newKey } from "../../shared/trust/keys.ts";
 import { type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
 import { authHandlers } from "./commands.ts";
 import { type AuthKeys, readAuthKeys, readIssued } from "./keys.ts";
@@ -59,8 +62,11 @@ export type OpenSpaceOptions = SpaceHooks & {
   readonly perCaller: number;
   readonly onServed: (event: ServedEvent) => void;
   readonly onPlane: (state: ClaimState) => void;
+  /** The ledger's store was of an earlier version, and is up to date now. */
+  readonly onUpgraded: (steps: readonly Drift[]) => void;
   /** A credential of the trust program got no row. */
   readonly onPassedOver: (one: PassedOver) => void;
+  readonly users: OwnUsers;
   /** Life of this process's own credentials, in seconds. */
   readonly lifeSeconds?: number;
 };
@@ -116,15 +122,28 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
   const own = credentials(options, keys, me);
   const storeOwn = await own.store();
   const store = await dial("store", storeOwn);
-  await storesAreThere(store.nc, options);
-  const limits = await keepLimits(store.nc, options);
   const writer = createWriter({ nc: store.nc });
   const ledger = brokerLedgerStore(store.nc, writer, space);
+  await storesAreThere(store.nc, options, async (steps) => {
+    await activateSelf(ledger, storeOwn.holder);
+    const one = await own.upgrader();
+    await enter(ledger, one, one.expires());
+    const upgrading = await openConnection(oneShot(options, "upgrader", one));
+    try {
+      await upgradeStores(upgrading.nc, space, steps);
+      options.onUpgraded(steps);
+    } finally {
+      await upgrading.drain();
+    }
+  });
+  const limits = await keepLimits(store.nc, options);
   await activateSelf(ledger, me);
   await activateSelf(ledger, storeOwn.holder);
   const epoch = await takeEpoch(ledger, me.principal, me.uid);
   const owned = [storeOwn, await own.front(epoch), await own.callout()] as const;
-  for (const one of owned) await enter(ledger, one, one.expires());
+  await options.users.entered(space, async () => {
+    for (const one of owned) await enter(ledger, one, one.expires());
+  });
   const [, frontOwn, calloutOwn] = owned;
 
   let holdsPlane = (): boolean => false;
@@ -134,7 +153,11 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
     const passed = await enterListed(readIssued(options.keysPattern, space));
     for (const one of passed) options.onPassedOver(one);
   };
-  const cleaner = async (target: Holder) => openConnection(await own.cleaner(target));
+  const cleaner = async (target: Holder): Promise<Connection> => {
+    const one = await own.cleaner(target);
+    await enter(ledger, one, one.expires());
+    return openConnection(oneShot(options, "cleaner", one));
+  };
   const source = {
     ...options.plane,
     space,
@@ -239,18 +262,24 @@ async function duties(
 
 /** The credentials of this process, each minted when it is first needed. */
 function credentials(options: OpenSpaceOptions, keys: AuthKeys, me: Holder) {
-  const { space, lifeSeconds = Life.Host } = options;
+  const { space, users, lifeSeconds = Life.Host } = options;
   const { file } = keys;
   const ledger = { principal: daemonPrincipal(keys.ownerSecret, space, "auth_ledger"), uid: keys.ledgerUid };
   const life = { nowSeconds, lifeSeconds };
   const inbox = () => ({ space, inboxNonce: drawNonce(randomBytes) });
+  // One key, and so one row, however many lifecycles end.
+  const cleanerUser = newKey("user");
   const inStore = { ...life, account: Account.Store, accountKey: file.store, signer: keys.storeSigner };
   return {
-    store: () => ownCredential({ ...inStore, profile: "auth-ledger", scope: { ...inbox(), holder: ledger } }),
+    store: () => {
+      const user = users.of(space, "store");
+      return ownCredential({ ...inStore, user, profile: "auth-ledger", scope: { ...inbox(), holder: ledger } });
+    },
     front: (epoch: number) =>
       ownCredential({
         ...life,
         profile: "auth-server",
+        user: users.of(space, "front"),
         account: Account.Front,
         accountKey: file.front,
         signer: keys.frontSigner,
@@ -266,13 +295,24 @@ function credentials(options: OpenSpaceOptions, keys: AuthKeys, me: Holder) {
         user: keys.calloutUser,
         scope: { ...inbox(), holder: me },
       }),
+    /** For one start: it brings the ledger's store of an earlier version up to date, and may do nothing else. */
+    upgrader: () =>
+      ownCredential({
+        ...inStore,
+        lifeSeconds: Life.OneShot,
+        profile: "store-upgrader",
+        scope: { ...inbox(), holder: ledger },
+      }),
     /** For one clean-up: a store connection that can remove one lifecycle's leftovers and nothing else. */
-    cleaner: async (target: Holder): Promise<ConnectOptions> => {
+    cleaner: (target: Holder) => {
       const scope = { ...inbox(), holder: ledger, target };
-      const one = await ownCredential({ ...inStore, lifeSeconds: Life.OneShot, profile: "deprovisioner", scope });
-      // Without its status: who asked for the clean-up hears how it went, and nobody would clear a failure.
-      const { onStatus: _, ...dialed } = dialOptions(options, "cleaner", one);
-      return { ...dialed, reconnect: { kind: "bounded", attempts: 3 } };
+      return ownCredential({
+        ...inStore,
+        lifeSeconds: Life.OneShot,
+        profile: "deprovisioner",
+        scope,
+        user: cleanerUser,
+      });
     },
   };
 }
@@ -287,6 +327,12 @@ function dialOptions(options: OpenSpaceOptions, name: string, own: OwnCredential
     signal: options.signal,
     onStatus: (status) => options.onStatus(name, status),
   };
+}
+
+/** Without its status: who asked for it hears how it went, and nobody would clear a failure. */
+function oneShot(options: OpenSpaceOptions, name: string, own: OwnCredential): ConnectOptions {
+  const { onStatus: _, ...dialed } = dialOptions(options, name, own);
+  return { ...dialed, reconnect: { kind: "bounded", attempts: 3 } };
 }
 
 const enter = (ledger: LedgerStore, own: OwnCredential, expires: number): Promise<void> =>

@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import type { NatsConnection } from "@nats-io/transport-node";
 import type { Connection } from "../../shared/broker/connect.ts";
-import { ensureLifecycleDurables } from "../../shared/broker/lifecycle-durables.ts";
+import { ensureLifecycleDurables, ensureRoleQueue } from "../../shared/broker/lifecycle-durables.ts";
 import { frontiersOf, removeRemains } from "../../shared/broker/lifecycle-remains.ts";
 import { rowPage } from "../../shared/broker/reads.ts";
 import type { Writer } from "../../shared/broker/write.ts";
@@ -57,6 +57,7 @@ export function planeParts(source: PlaneSource): PlaneParts {
     localManager,
     managerInstance: keys.uid,
     makeDurables: (principal, uid, role) => ensureLifecycleDurables(store.nc, writer, { space, principal, uid, role }),
+    makeQueue: (role) => ensureRoleQueue(store.nc, writer, space, role),
     connectionsOf: connectionsOver(source.front),
     removeRemains: (principal, uid) => remove(source, principal, uid),
     frontiers: () => frontiersOf(store.nc, space),

@@ -26,7 +26,9 @@ export function chatSayings(
   return (space) => ({
     onChat: ({ route, result, principal, cause }) => {
       requests.inc({ space, command: route, result });
-      log.debug("asked about a chat session", { space, route, result, principal, err: cause });
+      const fields = { space, route, result, principal };
+      if (cause === undefined) log.debug("asked about a chat session", fields);
+      else sparing((more) => log.warn("a request about a chat session failed", { ...fields, err: cause, ...more }));
     },
     onSweep: (event) => {
       swept.inc({ space, result: event.kind });

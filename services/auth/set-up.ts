@@ -3,32 +3,44 @@
  * space's settings.
  *
  * Invariants
- * 1. Stores of another shape are refused, with the difference named (supplement H).
+ * 1. Stores of another shape are refused, with the difference named (supplement H); those of an earlier
+ *    version are brought up to date before.
  * 2. The limits of connections are those of the settings row (decision H67): read at the leader, at the
  *    opening and at each refresh. A row that can't be read changes nothing.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NatsConnection } from "@nats-io/transport-node";
-import { verifyStreams } from "../../shared/broker/ensure.ts";
+import { type Drift, verifyStreams } from "../../shared/broker/ensure.ts";
 import { isMarker, leaderLast } from "../../shared/broker/reads.ts";
 import { spaceStreams } from "../../shared/broker/resources.ts";
+import { isUpgrade } from "../../shared/broker/upgrade.ts";
+import type { SpaceHooks } from "../../shared/daemon/spaces.ts";
 import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
 import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
 import { SPACE_KEY } from "../../shared/protocol/chat/channel-config.ts";
 import { type ConnectionLimits, SpaceSettings } from "../../shared/protocol/chat/space-settings.ts";
 
-type Place = { readonly space: string; readonly signal: AbortSignal };
+type Place = Pick<SpaceHooks, "space" | "signal" | "waiting">;
+
+/** Brings stores of an earlier version up to date: these steps, or it throws. */
+export type Upgrade = (steps: readonly Drift[]) => Promise<void>;
 
 /** Waits for the ledger's stores, and proves their shape. */
-export function storesAreThere(nc: NatsConnection, place: Place): Promise<true> {
+export function storesAreThere(nc: NatsConnection, place: Place, upgrade: Upgrade): Promise<true> {
   const { auth, records, acl, sessions } = spaceNames(place.space).bucket;
   const mine = new Set([auth, records, acl, sessions].map(bucketStream));
   const specs = spaceStreams(place.space, { replicas: 1 }).filter(({ name }) => mine.has(name));
   return whenMade(place, async () => {
     // How many copies there are is the space's own choice.
     const drift = (await verifyStreams(nc, specs)).filter(({ field }) => field !== "num_replicas");
-    const [first] = drift.filter(({ field }) => field !== "stream");
+    const differing = drift.filter(({ field }) => field !== "stream");
+    const steps = differing.filter((one) => isUpgrade(place.space, one));
+    if (steps.length > 0 && steps.length === differing.length) {
+      await upgrade(steps);
+      return undefined;
+    }
+    const [first] = differing;
     if (first !== undefined) {
       throw new CotalError(
         ErrorCode.FailedPrecondition,
@@ -84,17 +96,25 @@ function unreadable(why: string): CotalError {
 }
 
 const MADE_WITHIN_MS = 60_000;
+/** Both daemons start at once: a wait is news only when it lasts. */
+const NEWS_AFTER_MS = 3_000;
 const LOOK_MS = 200;
+const START_IT = "start its provisioner, which makes its stores; this is tried again by itself";
 
-async function whenMade<T>({ space, signal }: Place, look: () => Promise<T | undefined>): Promise<T> {
-  const deadline = Date.now() + MADE_WITHIN_MS;
+async function whenMade<T>({ space, signal, waiting }: Place, look: () => Promise<T | undefined>): Promise<T> {
+  const began = Date.now();
+  let isTold = false;
   for (;;) {
     const found = await look();
     if (found !== undefined) return found;
-    if (signal.aborted || Date.now() > deadline) {
-      throw new CotalError(ErrorCode.Unavailable, `space ${space} has not been set up yet`, {
-        next: "start its provisioner, which makes its stores; this is tried again by itself",
-      });
+    const waited = Date.now() - began;
+    const missing = `space ${space} has not been set up yet`;
+    if (signal.aborted || waited > MADE_WITHIN_MS) {
+      throw new CotalError(ErrorCode.Unavailable, missing, { next: START_IT });
+    }
+    if (waited > NEWS_AFTER_MS && !isTold) {
+      isTold = true;
+      waiting(missing, START_IT);
     }
     await sleep(LOOK_MS, undefined, { signal }).catch(() => undefined);
   }

@@ -5,6 +5,7 @@
 import type { Drift } from "../../shared/broker/ensure.ts";
 import { streamState, verifyConsumer, verifyStreams } from "../../shared/broker/ensure.ts";
 import { rowPage } from "../../shared/broker/reads.ts";
+import { isUpgrade } from "../../shared/broker/upgrade.ts";
 import {
   type ConsumerSpec,
   dlvConsumer,
@@ -27,9 +28,10 @@ export async function check(context: SpaceContext) {
   const specs = spaceStreams(context.space, { replicas: context.settings.replicas });
   const drift = await verifyStreams(context.store, specs);
   // Without its stores nothing else of the space can be looked at.
-  if (drift.some(isGone)) return { findings: drift.map(ofDrift), clockSkewMs: 0, checked: ["store shapes"] };
+  if (drift.some(isGone))
+    return { findings: drift.map((one) => ofDrift(context.space, one)), clockSkewMs: 0, checked: ["store shapes"] };
   const [durables, clockSkewMs] = await Promise.all([missingDurables(context), clockSkew(context)]);
-  const findings: Finding[] = [...drift.map(ofDrift), ...durables];
+  const findings: Finding[] = [...drift.map((one) => ofDrift(context.space, one)), ...durables];
   if (Math.abs(clockSkewMs) > MAX_SKEW_MS) {
     findings.push({
       check: "clock",
@@ -47,7 +49,7 @@ export async function check(context: SpaceContext) {
 
 const isGone = ({ field }: Drift): boolean => field === "stream";
 
-function ofDrift(drift: Drift): Finding {
+function ofDrift(space: string, drift: Drift): Finding {
   const { stream, field, expected, found } = drift;
   if (isGone(drift)) {
     return {
@@ -61,7 +63,9 @@ function ofDrift(drift: Drift): Finding {
     check: "store shape",
     level: "error",
     message: `${stream}: ${field} is ${show(found)}, and ${show(expected)} is needed`,
-    next: "stop the daemons, set it back (nats stream edit, as a user of the store account), and start them again",
+    next: isUpgrade(space, drift)
+      ? "an earlier version made it: cotal down and cotal up bring it up to date"
+      : "stop the daemons, set it back (nats stream edit, as a user of the store account), and start them again",
   };
 }
 

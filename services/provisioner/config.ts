@@ -1,12 +1,12 @@
 /** Settings of the provisioner. */
 import { defineConfig, setting } from "../../shared/daemon/config.ts";
-import { COMMON_SETTINGS, line, list, oneOf, wholeNumber } from "../../shared/daemon/settings.ts";
+import { COMMON_SETTINGS, brokerAddresses, line, list, oneOf, wholeNumber } from "../../shared/daemon/settings.ts";
 
 export const provisionerConfig = defineConfig("COTAL_PROVISIONER_", {
   ...COMMON_SETTINGS,
   servers: setting({
     env: "COTAL_SERVERS",
-    schema: list,
+    schema: brokerAddresses,
     default: ["nats://127.0.0.1:4222"],
     doc: "Addresses of the broker, separated by commas.",
     example: "nats://broker-1:4222,nats://broker-2:4222",

@@ -11,6 +11,7 @@ import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type ConnectOptions, type Connection, openConnection } from "../../shared/broker/connect.ts";
 import { type OwnCredential, ownCredential } from "../../shared/broker/own-credential.ts";
+import type { SpaceHooks } from "../../shared/daemon/spaces.ts";
 import { createCaller } from "../../shared/client/caller.ts";
 import { watchDenials } from "../../shared/client/denials.ts";
 import { AuthCommand } from "../../shared/grants/commands.ts";
@@ -63,12 +64,15 @@ export type AskedLedgerOptions = {
   readonly user: SigningKey;
   readonly dial: Omit<ConnectOptions, "authenticator" | "inboxPrefix">;
   readonly signal: AbortSignal;
+  readonly waiting: SpaceHooks["waiting"];
   readonly nowSeconds: () => number;
 };
 
 const DEADLINE_MS = 5_000;
 /** How long a start waits for an auth service that starts beside it. */
 const WAIT_MS = 60_000;
+/** A wait is news only when it lasts. */
+const NEWS_AFTER_MS = 3_000;
 const LOOK_MS = 100;
 
 /** In a space that people sign in to. */
@@ -86,26 +90,32 @@ export function askedLedger(options: AskedLedgerOptions): DaemonLedger {
 }
 
 /** Both start at once: the auth service waits for the stores that were just made, and comes a moment later. */
-async function withPatience<T>({ signal }: AskedLedgerOptions, run: () => Promise<T>): Promise<T> {
-  const deadline = Date.now() + WAIT_MS;
+async function withPatience<T>({ signal, waiting }: AskedLedgerOptions, run: () => Promise<T>): Promise<T> {
+  const began = Date.now();
+  let isTold = false;
   for (;;) {
     try {
       return await run();
     } catch (thrown) {
       const error = toCotalError(thrown);
       const absent = error.code === ErrorCode.Unavailable || error.code === ErrorCode.DeadlineExceeded;
-      if (!absent || signal.aborted || Date.now() > deadline) throw told(error, absent);
+      const waited = Date.now() - began;
+      if (!absent || signal.aborted || waited > WAIT_MS) throw told(error, absent);
+      if (waited > NEWS_AFTER_MS && !isTold) {
+        isTold = true;
+        waiting(SILENT, START_IT);
+      }
       await sleep(LOOK_MS, undefined, { signal }).catch(() => undefined);
     }
   }
 }
 
+const SILENT = "the auth service of this space does not answer";
+const START_IT =
+  "start it: in a space that people sign in to, it alone writes the ledger; this is tried again by itself";
+
 function told(error: CotalError, absent: boolean): CotalError {
-  if (!absent) return error;
-  return new CotalError(error.code, "the auth service of this space does not answer", {
-    next: "start it: in a space that people sign in to, it alone writes the ledger; this is tried again by itself",
-    cause: error,
-  });
+  return absent ? new CotalError(error.code, SILENT, { next: START_IT, cause: error }) : error;
 }
 
 async function ask(options: AskedLedgerOptions, begin: boolean, entries: readonly Entry[]) {

@@ -11,12 +11,13 @@ import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ConnectOptions, Connection, ConnectionStatus } from "../../shared/broker/connect.ts";
 import { openConnection } from "../../shared/broker/connect.ts";
-import { type Writer, createWriter } from "../../shared/broker/write.ts";
+import { createWriter } from "../../shared/broker/write.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { Life } from "../../shared/grants/matrix.ts";
 import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { inboxPrefix } from "../../shared/protocol/base/broker-subjects.ts";
+import type { SpaceHooks } from "../../shared/daemon/spaces.ts";
 import { spaceNames } from "../../shared/protocol/base/names.ts";
 import { OPEN_OWNER, dotForm, drawLifecycleUid, drawNonce, principal } from "../../shared/protocol/base/principals.ts";
 import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
@@ -26,7 +27,7 @@ import { type ServedEndpoint, type ServedEvent, serveEndpoint } from "../../shar
 import { openAcl, storedAcl } from "./acl.ts";
 import { provisionerHandlers } from "./commands.ts";
 import type { Authority, SpaceContext } from "./context.ts";
-import { type OwnCredential, ownCredential } from "../../shared/broker/own-credential.ts";
+import { type OwnCredential, type OwnUsers, ownCredential } from "../../shared/broker/own-credential.ts";
 import { type DaemonLedger, askedLedger, ownLedger } from "./daemon-ledger.ts";
 import { type ProvisionerKeys, readIssued, readKeys } from "./keys.ts";
 import { type PassedOver, createIssued } from "../../shared/ledger/issued.ts";
@@ -34,7 +35,9 @@ import { type Holder, daemonPrincipal } from "../../shared/ledger/self.ts";
 import { type SigningKey, newKey } from "../../shared/trust/keys.ts";
 import { registerInstance, writeStatus } from "./service-records.ts";
 import { setUpSettings, setUpStreams } from "./setup.ts";
-import type { Drift } from "../../shared/broker/ensure.ts";
+import { type Drift, verifyStreams } from "../../shared/broker/ensure.ts";
+import { spaceStreams } from "../../shared/broker/resources.ts";
+import { isUpgrade, upgradeStores } from "../../shared/broker/upgrade.ts";
 
 export type OpenSpaceOptions = {
   readonly space: string;
@@ -46,8 +49,10 @@ export type OpenSpaceOptions = {
   readonly perCaller: number;
   readonly onServed: (event: ServedEvent) => void;
   readonly onStatus: (connection: string, status: ConnectionStatus) => void;
+  readonly waiting: SpaceHooks["waiting"];
   /** Ends the wait for a broker that is not there. */
   readonly signal: AbortSignal;
+  readonly users: OwnUsers;
   /** Life of this process's own credentials, in seconds. */
   readonly lifeSeconds?: number;
 };
@@ -57,6 +62,8 @@ export type OpenSpace = {
   readonly epoch: number;
   readonly created: readonly string[];
   readonly drift: readonly Drift[];
+  /** What was turned on in a store of an earlier version. */
+  readonly upgraded: readonly Drift[];
   /** Resolves with the cause when one of the connections has ended for good. */
   readonly broken: Promise<unknown>;
   /** Credentials of the trust program that got no row, and why. */
@@ -120,6 +127,7 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
   const storeOwn = await ownCredential({
     ...life,
     profile: "provisioner",
+    user: options.users.of(space, "store"),
     account: Account.Store,
     accountKey: keys.file.store,
     signer: keys.storeSigner,
@@ -137,14 +145,18 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
     principal: dotForm(me.principal),
   });
 
-  const frontUser = newKey("user");
-  const source: LedgerSource = { options, keys, me, frontUser, store, writer, dial };
+  const frontUser = options.users.of(space, "front");
+  const source: LedgerSource = { options, keys, me, frontUser, dial };
   const rows = keys.file.auth === "user" ? rowsFromAuth(source) : await rowsOfOwn(source);
   const frontExpires = nowSeconds() + lifeSeconds;
-  const epoch = await rows.ledger.begin([
-    ...[storeOwn, ...rows.owned].map((own) => ({ own, expires: own.expires() })),
-    { own: { holder: me, userKey: frontUser.publicKey }, expires: frontExpires },
-  ]);
+  const epoch = await options.users.entered(space, () =>
+    rows.ledger.begin([
+      ...[storeOwn, ...rows.owned].map((own) => ({ own, expires: own.expires() })),
+      { own: { holder: me, userKey: frontUser.publicKey }, expires: frontExpires },
+    ]),
+  );
+  const shots = oneShots(options, keys, me, rows.ledger);
+  const shape = await broughtUpToDate(streams.drift, { options, store, upgrader: shots.upgrader, keys });
   const frontOwn = await ownCredential({
     ...life,
     profile: "provisioner",
@@ -156,7 +168,6 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
   });
   const passedOver = await rows.enterIssued();
   const front = await dial("front", frontOwn);
-  const shots = oneShots(options, keys, me, rows.ledger);
   const context: SpaceContext = {
     ...parts(space, replicas),
     store: store.nc,
@@ -170,7 +181,8 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
   return {
     ...(await serve(options, front, context, me, epoch)),
     principal: dotForm(me.principal),
-    ...streams,
+    created: streams.created,
+    ...shape,
     passedOver,
     renew: async () => {
       for (const own of [storeOwn, frontOwn, ...rows.owned]) {
@@ -182,13 +194,40 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
   };
 }
 
+type Upgrading = {
+  readonly options: OpenSpaceOptions;
+  readonly store: Connection;
+  readonly upgrader: OneShots["upgrader"];
+  readonly keys: ProvisionerKeys;
+};
+
+/**
+ * What an earlier version left off is turned on, and the shape looked at again. Where people sign in the
+ * auth service has done it before it let this daemon in: its ledger is the store that it is about.
+ */
+async function broughtUpToDate(
+  drift: readonly Drift[],
+  { options: { space, replicas }, store, upgrader, keys }: Upgrading,
+): Promise<Pick<OpenSpace, "drift" | "upgraded">> {
+  const steps = drift.filter((one) => isUpgrade(space, one));
+  if (steps.length === 0) return { drift, upgraded: [] };
+  const isMine = keys.file.auth !== "user";
+  if (isMine) {
+    const upgrading = await upgrader();
+    try {
+      await upgradeStores(upgrading.nc, space, steps);
+    } finally {
+      await upgrading.drain();
+    }
+  }
+  return { drift: await verifyStreams(store.nc, spaceStreams(space, { replicas })), upgraded: isMine ? steps : [] };
+}
+
 type LedgerSource = {
   readonly options: OpenSpaceOptions;
   readonly keys: ProvisionerKeys;
   readonly me: Holder;
   readonly frontUser: SigningKey;
-  readonly store: Connection;
-  readonly writer: Writer;
   readonly dial: Dial;
 };
 
@@ -213,6 +252,7 @@ function rowsFromAuth({ options, keys, me, frontUser }: LedgerSource): Rows {
       user: frontUser,
       dial: { ...dial, reconnect: { kind: "bounded", attempts: 3 } },
       signal,
+      waiting: options.waiting,
       nowSeconds,
     }),
     owned: [],
@@ -221,11 +261,12 @@ function rowsFromAuth({ options, keys, me, frontUser }: LedgerSource): Rows {
 }
 
 /** Static credentials: this daemon writes the rows, over a credential of the ledger's own. */
-async function rowsOfOwn({ options, keys, me, store, writer, dial }: LedgerSource): Promise<Rows> {
+async function rowsOfOwn({ options, keys, me, dial }: LedgerSource): Promise<Rows> {
   const { space, lifeSeconds = Life.Host } = options;
   const holder = { principal: daemonPrincipal(keys.ownerSecret, space, "ledger"), uid: keys.ledgerUid };
   const own = await ownCredential({
     profile: "ledger",
+    user: options.users.of(space, "ledger"),
     scope: { space, holder, inboxNonce: drawNonce(randomBytes) },
     account: Account.Store,
     accountKey: keys.file.store,
@@ -234,10 +275,7 @@ async function rowsOfOwn({ options, keys, me, store, writer, dial }: LedgerSourc
     nowSeconds,
   });
   const { nc } = await dial("ledger", own);
-  const ledger = ledgerOver(
-    brokerLedgerStore(nc, createWriter({ nc }), space),
-    brokerLedgerStore(store.nc, writer, space),
-  );
+  const ledger = brokerLedgerStore(nc, createWriter({ nc }), space);
   const enter = createIssued(ledger, nowSeconds);
   return {
     ledger: ownLedger(ledger, me, holder),
@@ -268,7 +306,7 @@ async function openUnguarded(options: OpenSpaceOptions, dial: Dial): Promise<Ser
     daemon: undefined,
   };
   const served = await serve(options, connection, context, me, 1);
-  return { ...served, principal: name, ...streams, passedOver: [], renew: () => Promise.resolve() };
+  return { ...served, principal: name, ...streams, upgraded: [], passedOver: [], renew: () => Promise.resolve() };
 }
 
 function parts(space: string, replicas: 1 | 3) {
@@ -317,24 +355,14 @@ async function serve(
   };
 }
 
-/** Ledger families go over the ledger's own credential; the ACL rows over the provisioner's. */
-function ledgerOver(own: LedgerStore, provisioner: LedgerStore): LedgerStore {
-  const by = (bucket: string): LedgerStore => (bucket === "acl" ? provisioner : own);
-  return {
-    read: (bucket, key) => by(bucket).read(bucket, key),
-    create: (bucket, key, value) => by(bucket).create(bucket, key, value),
-    cas: (bucket, key, value, revision) => by(bucket).cas(bucket, key, value, revision),
-    keys: (bucket, filter) => by(bucket).keys(bucket, filter),
-  };
-}
+type OneShots = {
+  readonly cleaner: Authority["cleaner"];
+  readonly purger: () => Promise<Connection>;
+  readonly upgrader: () => Promise<Connection>;
+};
 
 /** Store connections that live for one command, under a credential for exactly that. */
-function oneShots(
-  options: OpenSpaceOptions,
-  keys: ProvisionerKeys,
-  me: Holder,
-  ledger: DaemonLedger,
-): { readonly cleaner: Authority["cleaner"]; readonly purger: () => Promise<Connection> } {
+function oneShots(options: OpenSpaceOptions, keys: ProvisionerKeys, me: Holder, ledger: DaemonLedger): OneShots {
   const scope = () => ({ space: options.space, holder: me, inboxNonce: drawNonce(randomBytes) });
   const common = {
     account: Account.Store,
@@ -349,9 +377,18 @@ function oneShots(
     const { onStatus: _, ...dialed } = { ...dialOptions(options, name), ...identityOf(own) };
     return openConnection({ ...dialed, reconnect: { kind: "bounded", attempts: 3 } });
   };
+  // A key for each kind, and so one row for each, however often somebody asks.
+  const [cleaner, purger] = [newKey("user"), newKey("user")];
   return {
-    cleaner: async (target) =>
-      dial("cleaner", await ownCredential({ ...common, profile: "deprovisioner", scope: { ...scope(), target } })),
-    purger: async () => dial("purger", await ownCredential({ ...common, profile: "history-purger", scope: scope() })),
+    cleaner: async (target) => {
+      const own = { ...common, user: cleaner, profile: "deprovisioner", scope: { ...scope(), target } } as const;
+      return dial("cleaner", await ownCredential(own));
+    },
+    purger: async () => {
+      const own = { ...common, user: purger, profile: "history-purger", scope: scope() } as const;
+      return dial("purger", await ownCredential(own));
+    },
+    upgrader: async () =>
+      dial("upgrader", await ownCredential({ ...common, profile: "store-upgrader", scope: scope() })),
   };
 }

@@ -1,4 +1,5 @@
 /** The provisioner's spaces: what is counted, logged and opened for each. */
+import { ownUsers } from "../../shared/broker/own-credential.ts";
 import type { Context } from "../../shared/daemon/lifecycle.ts";
 import { type Spaces, keepSpaces as keep } from "../../shared/daemon/spaces.ts";
 import type { ServedEvent } from "../../shared/serve/serve.ts";
@@ -20,6 +21,7 @@ export function keepSpaces(context: Context<Values>): Spaces {
     help: "From a request's arrival to its answer.",
     labels: ["space", "command"],
   });
+  const users = ownUsers();
   if (values.mode === "open") log.warn("this broker is open: nobody's identity is proved, and anybody may do anything");
   return keep({
     context,
@@ -32,6 +34,7 @@ export function keepSpaces(context: Context<Values>): Spaces {
         servers: values.servers,
         mode: values.mode,
         keysPattern: values.keys,
+        users,
         replicas: values.replicas === 3 ? 3 : 1,
         concurrency: values.concurrency,
         perCaller: values.perCaller,
@@ -41,6 +44,9 @@ export function keepSpaces(context: Context<Values>): Spaces {
           log.debug("served", { space, ...event });
         },
       });
+      for (const { stream, field } of served.upgraded) {
+        log.warn("a store of an earlier version was brought up to date", { space, stream, field });
+      }
       for (const drift of served.drift) log.error("a store has another shape than the contract", { space, ...drift });
       for (const passed of served.passedOver) log.warn("a credential got no row in the ledger", { space, ...passed });
       const { principal, epoch, created } = served;

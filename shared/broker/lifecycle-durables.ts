@@ -29,7 +29,17 @@ export async function ensureLifecycleDurables(
   const { lastSeq } = await streamState(nc, spaceNames(space).dm);
   await effect(() => ensureInbox(nc, dmConsumer(space, principal, uid, lastSeq + 1)));
   await effect(() => ensureConsumer(nc, dlvConsumer(space, principal, uid)));
-  if (role !== undefined) await effect(() => ensureConsumer(nc, roleConsumer(space, role)));
+  if (role !== undefined) await ensureRoleQueue(nc, { effect }, space, role);
+}
+
+/** The queue that all holders of a role share. Safe to run again. */
+export async function ensureRoleQueue(
+  nc: NatsConnection,
+  { effect }: Pick<Writer, "effect">,
+  space: string,
+  role: string,
+): Promise<void> {
+  await effect(() => ensureConsumer(nc, roleConsumer(space, role)));
 }
 
 /** A retry finds the inbox that the first run made, with the frontier of that run: it stays (§8). */

@@ -62,16 +62,20 @@ export async function explain(
   return (await tooLong(options, auth)) ?? error;
 }
 
+/** A broker asks the auth service of an account about whoever comes under a key that it does not know. */
+const NO_LOGIN =
+  "either the broker is frozen, or it waits for the auth service of the space and gets no answer: look at both logs";
+
 function dialError(thrown: unknown, timeoutMs: number): CotalError {
-  const unavailable = (text: string): CotalError =>
+  const unavailable = (text: string, next = "check that the broker runs at this address, and its log"): CotalError =>
     new CotalError(ErrorCode.Unavailable, `connect: ${text}`, {
       outcome: Outcome.NotExecuted,
-      next: "check that the broker runs at this address, and its log",
+      next,
       cause: thrown,
     });
   // A socket that closes during login may reject with `undefined`, or leave nats.js waiting.
   if (thrown === undefined) return unavailable("the broker closed the connection");
-  if (thrown instanceof TimeoutError) return unavailable(`no login within ${timeoutMs} ms`);
+  if (thrown instanceof TimeoutError) return unavailable(`no login within ${timeoutMs} ms`, NO_LOGIN);
   const error = fromNats(thrown, "connect");
   // nats.js has no class for a server that does not begin with INFO: it throws a bare error.
   const isBare = error.code === ErrorCode.Internal && thrown instanceof Error && !("code" in thrown);

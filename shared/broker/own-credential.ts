@@ -5,6 +5,8 @@
  * 1. A user key lives as long as the process, or longer if it is given; its JWT is renewed under the
  *    same key, so one ledger row follows it.
  * 2. A renewed JWT is handed to the connection only after its ledger row says so (`renew`).
+ * 3. However often a process opens a space, its users stay the same (`ownUsers`): an opening that is tried
+ *    again for days fills no ledger.
  */
 import type { Authenticator } from "./connect.ts";
 import type { Account } from "../grants/row.ts";
@@ -36,6 +38,34 @@ export type OwnCredentialOptions<Name extends BuiltProfile> = {
   readonly user?: SigningKey;
   readonly nowSeconds: () => number;
 };
+
+/** The users of a process in its spaces: each is drawn when it is first asked for. */
+export type OwnUsers = {
+  readonly of: (space: string, which: string) => SigningKey;
+  /** Runs what enters them; a user whose row is refused is not presented again. */
+  readonly entered: <T>(space: string, enter: () => Promise<T>) => Promise<T>;
+};
+
+export function ownUsers(): OwnUsers {
+  const drawn = new Map<string, Map<string, SigningKey>>();
+  return {
+    of: (space, which) => {
+      const users = drawn.get(space) ?? new Map<string, SigningKey>();
+      drawn.set(space, users);
+      const user = users.get(which) ?? newKey("user");
+      users.set(which, user);
+      return user;
+    },
+    entered: async (space, enter) => {
+      try {
+        return await enter();
+      } catch (thrown) {
+        drawn.delete(space);
+        throw thrown;
+      }
+    },
+  };
+}
 
 const UNLIMITED = { subs: -1, payload: -1 };
 

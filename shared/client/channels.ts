@@ -351,7 +351,7 @@ function notJoined(channel: string, cause: CotalError): CotalError {
   if (cause.code !== ErrorCode.PermissionDenied) return cause;
   return new CotalError(ErrorCode.PermissionDenied, `this credential may not read #${channel.slice(0, 200)}`, {
     outcome: Outcome.NotExecuted,
-    next: "join a channel of its read list, or ask the operator for a wider credential",
+    next: "join a channel of its read list, or ask the operator for more: cotal mint, or cotal actor grant where people sign in",
     cause,
   });
 }

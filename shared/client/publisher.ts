@@ -269,7 +269,7 @@ function settled(pending: Map<string, unknown>, idle: Set<() => void>, timeoutMs
 function refusedPublish({ subject }: Publication): CotalError {
   return new CotalError(ErrorCode.PermissionDenied, `this credential may not ${deed(subject).slice(0, 200)}`, {
     outcome: Outcome.NotExecuted,
-    next: "ask the operator for a credential that may (cotal mint)",
+    next: "ask the operator for more: cotal mint, or cotal actor grant where people sign in",
   });
 }
 

@@ -9,7 +9,8 @@
  *    and what a dying connection is given is late by a whole ack wait.
  * 4. "Nothing there" is said only after an answer of the durable that exists now (§8). No answer,
  *    twice, or the broker's no-responders, is the named state `missing`; pulls go on meanwhile, so
- *    it ends by itself when the durable is back.
+ *    it ends by itself when the durable is back. Silence counts only while the broker itself answers: one
+ *    that is frozen says nothing about a durable.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Msg, NatsConnection } from "@nats-io/transport-node";
@@ -70,6 +71,8 @@ export function createPullLoop(options: PullOptions): PullLoop {
   let state: PullState = "unknown";
   let refusedSince: number | undefined;
   let silent = 0;
+  let answers = 0;
+  let suspecting = false;
   let notBefore = 0;
   let stopping = false;
 
@@ -88,6 +91,7 @@ export function createPullLoop(options: PullOptions): PullLoop {
   const answered = (): void => {
     refusedSince = undefined;
     silent = 0;
+    answers += 1;
     become("ok");
   };
   const refusedNow = (): void => {
@@ -144,11 +148,26 @@ export function createPullLoop(options: PullOptions): PullLoop {
       lost += 1;
     }
     if (lost > 0 && options.isUp()) {
-      silent += 1;
       options.onLost(lost);
-      if (silent >= 2) become("missing");
+      void suspect();
     }
     fill();
+  };
+  /** One silence more, unless the broker is as silent or the durable answers meanwhile. */
+  const suspect = async (): Promise<void> => {
+    if (suspecting) return;
+    suspecting = true;
+    const before = answers;
+    try {
+      await nc.flush();
+      if (answers !== before || stopping) return;
+      silent += 1;
+      if (silent >= 2) become("missing");
+    } catch {
+      // The connection went: what was out is asked again once it is back.
+    } finally {
+      suspecting = false;
+    }
   };
   const timer = setInterval(tick, TICK_MS);
 

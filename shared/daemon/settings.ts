@@ -61,6 +61,24 @@ export function urlOf(...schemes: readonly [string, ...string[]]): z.ZodType<str
   });
 }
 
+const BROKER_SCHEMES: ReadonlySet<string> = new Set(["nats:", "tls:"]);
+
+/** Addresses of a broker: `host:port`, `nats://…` or `tls://…`, separated by commas. */
+export const brokerAddresses: z.ZodType<readonly string[]> = reads(
+  "addresses such as nats://host:4222, separated by commas",
+  (value) => {
+    const addresses = list.safeParse(value).data;
+    return addresses?.every(isBrokerAddress) === true ? addresses : undefined;
+  },
+);
+
+function isBrokerAddress(text: string): boolean {
+  const whole = text.includes("://") ? text : `nats://${text}`;
+  if (!URL.canParse(whole)) return false;
+  const { protocol, hostname } = new URL(whole);
+  return BROKER_SCHEMES.has(protocol) && hostname !== "";
+}
+
 /** What `runDaemon` needs of every configuration: spread it into the daemon's own settings. */
 export const COMMON_SETTINGS = {
   logLevel: setting({

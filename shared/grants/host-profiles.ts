@@ -57,7 +57,7 @@ function serveRows(scope: ServeScope, own: EndpointName, commands: readonly stri
 const READ_BUCKETS: readonly BucketKey[] = ["presence", "channels", "acl", "leases", "records"];
 
 /** Buckets whose rows the provisioner writes. */
-const WRITE_BUCKETS: readonly BucketKey[] = ["channels", "acl", "leases"];
+const WRITE_BUCKETS: readonly BucketKey[] = ["channels", "leases"];
 
 export function provisionerRows(scope: ServeScope): Row[] {
   const names = spaceNames(scope.space);
@@ -101,7 +101,7 @@ function allBuckets(space: string): string[] {
 /** The ledger's own credential (decision H14): the auth service takes it over. */
 export function ledgerRows(scope: HolderScope): Row[] {
   const { bucket } = spaceNames(scope.space);
-  const stores = [bucketStream(bucket.auth), bucketStream(bucket.records)];
+  const stores = [bucket.auth, bucket.records, bucket.acl].map(bucketStream);
   return [
     inbox(store, scope),
     ...stores.flatMap((stream) => [
@@ -112,6 +112,7 @@ export function ledgerRows(scope: HolderScope): Row[] {
     ...["uid", "lifecycle", "frontier"].map((family) =>
       pub(store, kvKey(bucket.records, `${family}.>`), "§13.1 reservation, head, frontier"),
     ),
+    pub(store, kvKey(bucket.acl, ">"), "read ACL of each lifecycle (H34)"),
   ];
 }
 
@@ -193,6 +194,16 @@ export function deprovisionerRows(scope: TargetScope): Row[] {
 export function historyPurgerRows(scope: HolderScope): Row[] {
   const { chat } = spaceNames(scope.space);
   return [inbox(store, scope), pub(store, jsApi.streamPurge(chat), "supplement F, purger: one removal of history")];
+}
+
+/** Turns on in the ledger's store what an earlier version left off, once. */
+export function storeUpgraderRows(scope: HolderScope): Row[] {
+  const stream = bucketStream(spaceNames(scope.space).bucket.auth);
+  return [
+    inbox(store, scope),
+    pub(store, jsApi.streamInfo(stream), "supplement H, shape proof"),
+    pub(store, jsApi.streamUpdate(stream), "supplement H, what an earlier version left off"),
+  ];
 }
 
 /** The trust program's own system-account user: account claims and the servers' settings. */

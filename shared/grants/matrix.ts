@@ -40,6 +40,7 @@ import {
   ledgerRows,
   provisionerRows,
   registrarRows,
+  storeUpgraderRows,
   systemAdministratorRows,
 } from "./host-profiles.ts";
 
@@ -170,6 +171,13 @@ export const PROFILES = {
     trusted: true,
     lifeSeconds: Life.OneShot,
     rows: historyPurgerRows,
+  }),
+  "store-upgrader": built<HolderScope>({
+    summary: "brings the ledger's store of an earlier version up to date, for one start",
+    accounts: [Store],
+    trusted: true,
+    lifeSeconds: Life.OneShot,
+    rows: storeUpgraderRows,
   }),
   "system-administrator": built<HolderScope>({
     summary: "the trust program: adds accounts, revokes users, checks every server's limits",

@@ -66,7 +66,10 @@ export async function activate(
     requestDigest: request.requestDigest,
   });
   if (staged.value.requestDigest !== request.requestDigest) {
-    throw conflict("this operation was begun with other arguments");
+    throw conflict(
+      "this operation was begun with other arguments",
+      "ask for the same again; a daemon's owner.secret and .uid files must be those that the space was made with",
+    );
   }
   const { lifecycleUid: uid, inboxNonce } = staged.value;
   const op = { opId: request.opId, kind: "activation" } as const;
@@ -205,7 +208,9 @@ async function enterOnce(store: LedgerStore, entry: CredentialEntry, wrote: { ro
   else if (found.value.exp < entry.expires) {
     await store.cas("auth", rowKey, { ...found.value, exp: entry.expires }, found.revision);
   }
-  wrote.row ||= found === undefined || found.value.exp < entry.expires;
+  // Only a row of its own is withdrawn: one that was there is what others hold their bearers by, and whoever
+  // froze the gate has seen it.
+  wrote.row ||= found === undefined;
   await store.cas("auth", gateKey, gate.value, gate.revision);
   const headKey = ledgerKey.head(entry.principal);
   const head = await readRow(store, "records", headKey, HeadRow);
@@ -229,8 +234,11 @@ function isConflict(error: unknown): boolean {
   return error instanceof CotalError && error.code === ErrorCode.Conflict;
 }
 
-function conflict(message: string): CotalError {
-  return new CotalError(ErrorCode.Conflict, message, { outcome: Outcome.NotExecuted });
+function conflict(message: string, next?: string): CotalError {
+  return new CotalError(ErrorCode.Conflict, message, {
+    outcome: Outcome.NotExecuted,
+    ...(next === undefined ? {} : { next }),
+  });
 }
 
 function taken(p: Principal): CotalError {

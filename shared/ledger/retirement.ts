@@ -22,9 +22,15 @@ export type Retiring = { readonly uid: string; readonly opId: string; readonly u
 
 /**
  * First half. Throws `not-found` for an alias that was never active, and succeeds again for one
- * that this operation is already retiring.
+ * that this operation is already retiring. Of whoever means one lifecycle, and no later one of the same
+ * alias, it throws `conflict` where the head names another (§13.1: a delayed end harms no successor).
  */
-export async function beginRetirement(store: LedgerStore, principal: Principal, newOpId: string): Promise<Retiring> {
+export async function beginRetirement(
+  store: LedgerStore,
+  principal: Principal,
+  newOpId: string,
+  meant?: string,
+): Promise<Retiring> {
   const headKey = ledgerKey.head(principal);
   const head = await readRow(store, "records", headKey, HeadRow);
   if (head === undefined || head.value.state === "retired") {
@@ -34,6 +40,12 @@ export async function beginRetirement(store: LedgerStore, principal: Principal, 
     });
   }
   const { lifecycleUid: uid } = head.value;
+  if (meant !== undefined && meant !== uid) {
+    throw new CotalError(ErrorCode.Conflict, `${dotForm(principal)} has another lifecycle by now`, {
+      outcome: Outcome.NotExecuted,
+      next: "nothing is left to end of the one that was meant",
+    });
+  }
   const opId = await freeze(store, uid, newOpId);
   if (head.value.state === "active") {
     const op = { opId, kind: "retirement" } as const;
@@ -93,7 +105,8 @@ export async function completeRetirement(
     head.value.state === "active" ||
     gate === undefined ||
     gate.value.state === "open" ||
-    gate.value.op.opId !== opId
+    gate.value.op.opId !== opId ||
+    gate.value.op.kind !== "retirement"
   ) {
     throw new CotalError(ErrorCode.FailedPrecondition, `${dotForm(principal)} is not being retired by this operation`, {
       outcome: Outcome.NotExecuted,

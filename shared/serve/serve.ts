@@ -2,7 +2,7 @@
  * Serves an endpoint by its contract, on every route of both rails (§13.2, §13.3).
  *
  * Siblings: `served.ts` what may be served at all, `answer.ts` one request, `send.ts` the reply,
- * `share.ts` the bounds, `handlers.ts` what a server writes.
+ * `places.ts` the bounds, `handlers.ts` what a server writes.
  *
  * Invariants
  * 1. A stored copy and a subject of no form are dropped before anything of them is read.
@@ -30,7 +30,7 @@ import { type Responder, answerTo } from "./answer.ts";
 import type { HandlerTable } from "./handlers.ts";
 import { send } from "./send.ts";
 import { servedCommands } from "./served.ts";
-import { createPlaces } from "./share.ts";
+import { createPlaces } from "./places.ts";
 
 export { type CallContext, type Handler, type HandlerTable, type Handlers, handlersOf } from "./handlers.ts";
 

@@ -1,31 +1,28 @@
 /**
- * What may run at once, in all and for one caller.
+ * A share for each of those who ask: how much of what one has may run at once, so that nobody takes the
+ * others' place.
  *
- * A refusal takes no place: else a burst of one caller's refusals would fill the place of others.
+ * Invariant: a name with nothing running takes no memory.
  */
-export type Places = {
-  /** Takes a place, if there is one. */
-  readonly take: (from: string) => boolean;
-  readonly give: (from: string) => void;
+export type Share = {
+  /** True if one more of this name may run now; it is given back when it has. */
+  readonly take: (name: string) => boolean;
+  readonly give: (name: string) => void;
 };
 
-/** A caller with nothing running takes no memory. */
-export function createPlaces(inAll: number, perCaller: number): Places {
+export function createShare(most: number): Share {
   const counts = new Map<string, number>();
-  let taken = 0;
   return {
-    take: (from) => {
-      const count = counts.get(from) ?? 0;
-      if (taken >= inAll || count >= perCaller) return false;
-      counts.set(from, count + 1);
-      taken += 1;
+    take: (name) => {
+      const count = counts.get(name) ?? 0;
+      if (count >= most) return false;
+      counts.set(name, count + 1);
       return true;
     },
-    give: (from) => {
-      const count = (counts.get(from) ?? 1) - 1;
-      taken -= 1;
-      if (count === 0) counts.delete(from);
-      else counts.set(from, count);
+    give: (name) => {
+      const count = (counts.get(name) ?? 1) - 1;
+      if (count === 0) counts.delete(name);
+      else counts.set(name, count);
     },
   };
 }

@@ -58,13 +58,25 @@ export const ProvisionerFile = {
 
 /** Writes a 0600 file whole or not at all, replacing an older one. */
 export function writePrivate(path: string, text: string): void {
+  tightFolder(path);
+  replace(path, text);
+}
+
+/** The same in a folder that may be somebody else's, such as `/run`: one that is there keeps its mode. */
+export function writePrivateBeside(path: string, text: string): void {
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  replace(path, text);
+}
+
+function replace(path: string, text: string): void {
   const temporary = stage(path, text);
-  renameSync(temporary, path);
+  orRemoved(temporary, () => renameSync(temporary, path));
 }
 
 /** Creates a 0600 file; the first writer wins, and every caller reads the winner's text. */
 export function createPrivate(path: string, make: () => string): string {
   if (!existsSync(path)) {
+    tightFolder(path);
     const temporary = stage(path, make());
     try {
       linkSync(temporary, path);
@@ -77,12 +89,26 @@ export function createPrivate(path: string, make: () => string): string {
   return readFileSync(path, "utf8").trim();
 }
 
-function stage(path: string, text: string): string {
+function tightFolder(path: string): void {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   chmodSync(dirname(path), 0o700);
+}
+
+function stage(path: string, text: string): string {
   const temporary = `${path}.${randomBytes(6).toString("hex")}.tmp`;
-  writeFileSync(temporary, text.endsWith("\n") ? text : `${text}\n`, { mode: 0o600, flush: true });
+  const whole = text.endsWith("\n") ? text : `${text}\n`;
+  orRemoved(temporary, () => writeFileSync(temporary, whole, { mode: 0o600, flush: true }));
   return temporary;
+}
+
+/** A full disk must not fill with what could not be written, try after try. */
+function orRemoved(temporary: string, write: () => void): void {
+  try {
+    write();
+  } catch (error) {
+    rmSync(temporary, { force: true });
+    throw error;
+  }
 }
 
 /** A key kept in a file: drawn at first use, then always the same. */

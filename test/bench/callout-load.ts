@@ -22,6 +22,8 @@ export type Load =
       readonly sentinel: string;
       readonly count: number;
       readonly inFlight: number;
+      /** How often a connect that failed is tried again; a bench counts none that way. */
+      readonly again?: number;
     }
   | {
       readonly kind: "exchanges";
@@ -90,6 +92,16 @@ function connectOnce(port: number, line: string): Promise<number> {
   });
 }
 
+async function comeIn({ port, sentinel, again = 0 }: Extract<Load, { kind: "connects" }>): Promise<number> {
+  for (let left = again; ; left -= 1) {
+    try {
+      return await connectOnce(port, connectLine(sentinel, nextSeat()));
+    } catch (thrown) {
+      if (left === 0) throw thrown;
+    }
+  }
+}
+
 const agent = new Agent({ keepAlive: true });
 
 function exchangeOnce({ url, headers }: Face, body: string): Promise<number> {
@@ -123,7 +135,7 @@ answerParent(async (load: Load): Promise<Taken | undefined> => {
       ({ seats } = load);
       return undefined;
     case "connects":
-      return taken(load.count, load.inFlight, () => connectOnce(load.port, connectLine(load.sentinel, nextSeat())));
+      return taken(load.count, load.inFlight, () => comeIn(load));
     case "exchanges":
       return taken(load.count, load.inFlight, (n) => exchangeOnce(inTurn(load.faces, n), inTurn(load.bodies, n)));
   }

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { ExchangeAnswer, ExchangeHeader, ExchangePath } from "../../shared/protocol/endpoint/exchange-shapes.ts";
 import { type AuthService, startAuthService } from "../support/auth-service.ts";
 import { eventually } from "../support/cli.ts";
+import { AS_LAUNCHED } from "../support/collected.ts";
 import { startIdentityProvider } from "../support/identity-provider.ts";
 import { startSpace } from "../support/space.ts";
 import type { BareSetup, BareUp } from "./callout-bare.ts";
@@ -37,7 +38,7 @@ type Order = { readonly count: number; readonly inFlight: number };
 export type CalloutWorld = {
   /** Our auth services, in the order in which they came. */
   readonly services: readonly AuthService[];
-  readonly connects: (side: SideName, order: Order) => Promise<Taken>;
+  readonly connects: (side: SideName, order: Order & { readonly again?: number }) => Promise<Taken>;
   readonly exchanges: (side: SideName, order: Order) => Promise<Taken>;
   /** Another process on each side, which shares the work of the first. */
   readonly addResponder: () => Promise<void>;
@@ -68,7 +69,7 @@ export async function openCalloutWorld(
     const addOurs = async (): Promise<AuthService> => {
       const service = await startAuthService(space, {
         name: `auth-${services.length}`,
-        env: { ...settings(proof), ...env },
+        env: { ...AS_LAUNCHED, ...settings(proof), ...env },
       });
       undo.push(() => service.stop());
       services.push(service);

@@ -225,6 +225,42 @@ describe("W131.18 the service as a whole ends a lifecycle", () => {
     }
   }, 30_000);
 
+  test("W131L.01 what removes a lifecycle's remains has its row, and is one credential however often it works", async () => {
+    const own = await startSpace({ auth: "user" });
+    const store = await own.store();
+    const opened = await openPlane(own);
+    const { authority } = opened;
+    const { ledgerUid } = readAuthKeys(join(own.state, "spaces", "{space}", "auth"), "main");
+    const rows = async () =>
+      (await rowPage(store, names.bucket.auth, { filter: `cred.${ledgerUid}.*`, limit: 100, via: "leader" })).rows;
+    try {
+      const p = { owner: OWNER, actor: "cleaned" };
+      const before = await rows();
+      for (let round = 0; round < 2; round += 1) {
+        await authority.enrol(p, SIGN_IN);
+        await authority.revoke(p);
+        await authority.grant({ ...p, ...EVERYTHING, name: "cleaned", kind: "interactive" });
+        expect(await rows()).toHaveLength(before.length + 1);
+      }
+      for (const { data } of await rows()) {
+        const credential = CredentialRow.parse(JSON.parse(new TextDecoder().decode(data)));
+        expect(credential).toMatchObject({ lifecycleUid: ledgerUid, state: "active" });
+      }
+    } finally {
+      await opened.close();
+      await own.stop();
+    }
+  }, 40_000);
+
+  test("W131.18 §8 a role that is granted to somebody who is there has its queue before the row names it", async () => {
+    const p = { owner: OWNER, actor: "promoted" };
+    const authority = createAuthority(parts(undefined, { defaults: EVERYTHING }));
+    await authority.enrol(p, SIGN_IN);
+    expect(await absent(nc, [roleConsumer("main", "auditor")])).toEqual([true]);
+    await authority.grant({ ...p, ...EVERYTHING, name: "promoted", kind: "interactive", role: "auditor" });
+    expect(await absent(nc, [roleConsumer("main", "auditor")])).toEqual([false]);
+  });
+
   const absent = (store: NatsConnection, specs: readonly ConsumerSpec[]): Promise<boolean[]> =>
     Promise.all(
       specs.map(async (spec) => (await verifyConsumer(store, spec)).some(({ field }) => field === "consumer")),

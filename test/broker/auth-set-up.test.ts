@@ -41,7 +41,7 @@ async function write(row: unknown): Promise<void> {
   await (before === undefined ? writer.create(stream, subject, data) : writer.cas(stream, subject, data, before.seq));
 }
 
-const place = (signal = new AbortController().signal) => ({ space: "main", signal });
+const place = (signal = new AbortController().signal) => ({ space: "main", signal, waiting: () => undefined });
 const withLimits = (agent: ConnectionLimits): SpaceSettings => ({ ...settings, limits: { agent } });
 
 describe("limits of connections (H67)", () => {

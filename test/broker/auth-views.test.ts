@@ -3,10 +3,11 @@
  * rows say, and nothing else.
  */
 import { createHash, randomBytes } from "node:crypto";
-import type { NatsConnection } from "@nats-io/transport-node";
+import { type NatsConnection, NoRespondersError, RequestError } from "@nats-io/transport-node";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { openConnection } from "../../shared/broker/connect.ts";
 import { ensureStreams, streamState } from "../../shared/broker/ensure.ts";
+import { allRows } from "../../shared/broker/reads.ts";
 import { transferStream } from "../../shared/broker/resources.ts";
 import { createCaller } from "../../shared/client/caller.ts";
 import { watchDenials } from "../../shared/client/denials.ts";
@@ -241,7 +242,10 @@ describe("views of the provisioner's commands", () => {
     const dm = await one.dm(`${owner}.cli`, "stays");
     const purger = await asView(signedIn("cli", { view: "channel-purger" }));
     expect(PurgeAnswer.parse(await purger.call("channel-purge", { channel: "old" }))).toEqual({ removed: 2 });
+    const entered = await rootsEntered();
     expect(PurgeAnswer.parse(await purger.call("channel-purge", { channel: "old" }))).toEqual({ removed: 0 });
+    // However often it is asked, what removes it is one credential with one row (§13.1).
+    expect(await rootsEntered()).toEqual(entered);
     const left = async (channel: string): Promise<number> => (await one.history(channel)).length;
     expect([await left("old"), await left("old.deeper"), await left("kept")]).toEqual([0, 2, 2]);
     expect(await failure(purger.call("channel-purge", { channel: "*" }))).toMatchObject({ code: "bad-request" });
@@ -263,6 +267,14 @@ describe("views of the provisioner's commands", () => {
     await expectNothingMore(whole, ["channel-purge", "history-purge"]);
   });
 });
+
+/** Every credential that has a row, of whomever. */
+async function rootsEntered(): Promise<string[]> {
+  const keys: string[] = [];
+  const { auth: bucket } = names.bucket;
+  for await (const { key } of allRows(store, bucket, { filter: "cred.>", limit: 100, via: "leader" })) keys.push(key);
+  return keys.toSorted();
+}
 
 describe("views of a manager", () => {
   beforeAll(() => registerManager(MANAGER, 4, owner));
@@ -287,6 +299,19 @@ describe("views of a manager", () => {
     served.stop();
     heard.stop();
     await expectNothingMore(caller);
+  });
+
+  test("W10.02 what the connection itself asks is answered in its own inbox: it has asked nowhere else", async () => {
+    const { nc, me } = await asView(signedIn("cli", { view: "manager-caller" }));
+    const denied: unknown[] = [];
+    void (async () => {
+      for await (const status of nc.status()) if (status.type === "error") denied.push(status.error);
+    })();
+    const asked = `cotal.main.ep.inst.manager.${MANAGER}.describe.${dotForm(me.principal)}.${me.uid}.${"n".repeat(26)}`;
+    const error: unknown = await nc.request(asked, "", { timeout: 5000 }).catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(RequestError);
+    expect(error).toMatchObject({ cause: expect.any(NoRespondersError) as NoRespondersError });
+    expect(denied).toEqual([]);
   });
 
   test("W9.12 W10.33 a managed agent comes in by its secret, as an agent and as a caller; without spawn it may describe", async () => {
@@ -421,35 +446,34 @@ describe("dm-reader", () => {
       aud: "cotal-dm",
       sub: "person",
       purpose: "dm-reader",
-      actor: "mailbox",
       lifecycle,
       space: "main",
       ...claims,
     });
 
-  async function mailbox(): Promise<{ readonly lifecycle: string; readonly options: DmReaderOptions }> {
-    await grant("mailbox", {});
-    const body = { space: "main", actor: "mailbox", idToken: await idToken() };
+  /** One of its own for each test: what is left in one comes again in nobody else's. */
+  async function mailbox(actor: string) {
+    await grant(actor, {});
+    const body = { space: "main", actor, idToken: await idToken() };
     const { lifecycleUid } = ExchangeAnswer.parse((await auth.post(ExchangePath.Exchange, body)).body);
     const { url, capability } = auth.face();
-    return {
-      lifecycle: lifecycleUid,
-      options: {
-        servers: [space.url],
-        exchange: { url, capability },
-        idToken: () => dmToken(lifecycleUid),
-        space: "main",
-        actor: "mailbox",
-      },
+    const token = (claims: object = {}) => dmToken(lifecycleUid, { actor, ...claims });
+    const options: DmReaderOptions = {
+      servers: [space.url],
+      exchange: { url, capability },
+      idToken: () => token(),
+      space: "main",
+      actor,
     };
+    return { id: `${owner}.${actor}`, token, options };
   }
 
   test("W9.11 W10.19 reads its inbox, acknowledges what was taken, gives back what was not, and holds nothing more", async () => {
-    const { options } = await mailbox();
+    const { id, options } = await mailbox("read");
     const sender = await peer();
-    for (const text of ["one", "two", "three"]) await sender.dm(`${owner}.mailbox`, text);
+    for (const text of ["one", "two", "three"]) await sender.dm(id, text);
     const reader = await openDmReader(options);
-    expect(reader.id).toBe(`${owner}.mailbox`);
+    expect(reader.id).toBe(id);
     const got: string[] = [];
     for await (const item of reader.inbox()) {
       got.push(`${item.kind} ${item.from.id} ${item.text}`);
@@ -472,11 +496,8 @@ describe("dm-reader", () => {
   });
 
   test("W9.11 the connection asks for nothing else: no account, stream or consumer information, no chat, no presence", async () => {
-    const { lifecycle } = await mailbox();
-    const viewed = await asView({
-      ...signedIn("mailbox", { view: "dm-reader" }),
-      idToken: () => dmToken(lifecycle),
-    });
+    const { token } = await mailbox("probed");
+    const viewed = await asView({ ...signedIn("probed", { view: "dm-reader" }), idToken: () => token() });
     const durable = dmDurable(viewed.me.principal, viewed.me.uid);
     const wrong: Probe[] = [
       jsApi.info,
@@ -484,27 +505,27 @@ describe("dm-reader", () => {
       jsApi.consumerInfo(names.dm, durable),
       jsApi.consumerDelete(names.dm, durable),
       jsApi.consumerCreate(names.dm, durable),
-      jsApi.next(names.dm, `${durable.slice(0, -1)}x`),
-      `cotal.main.ep.one.provisioner.space.${owner}.mailbox.${viewed.me.uid}.${"n".repeat(26)}`,
+      jsApi.next(names.dm, `${durable.slice(0, -1)}${durable.endsWith("x") ? "y" : "x"}`),
+      `cotal.main.ep.one.provisioner.space.${owner}.probed.${viewed.me.uid}.${"n".repeat(26)}`,
     ].map((subject) => ({ op: "pub", subject }));
     expect(await createProber(viewed.nc).refused(wrong)).toEqual(wrong);
     await expectNothingMore(viewed, [jsApi.next(names.dm, durable)]);
   });
 
   test("W10.19 reading ends with the token that it was opened with, in a named state; nothing of what was left is lost", async () => {
-    const { lifecycle, options } = await mailbox();
+    const { id, token, options } = await mailbox("expiring");
     const exp = Math.floor(Date.now() / 1000) + 6;
-    const reader = await openDmReader({ ...options, idToken: () => dmToken(lifecycle, { exp }) });
+    const reader = await openDmReader({ ...options, idToken: () => token({ exp }) });
     expect(reader.expiresAt).toBe(exp);
     const sender = await peer();
     const reading = (async () => {
       for await (const item of reader.inbox()) expect(item.text).toBe("while it lasts");
     })();
-    await sender.dm(`${owner}.mailbox`, "while it lasts");
+    await sender.dm(id, "while it lasts");
     expect(await failure(reading)).toMatchObject({ code: "expired" });
     expect(await reader.closed).toMatchObject({ code: "expired", outcome: "not-executed" });
     expect(Date.now()).toBeLessThanOrEqual((exp + 3) * 1000);
-    await sender.dm(`${owner}.mailbox`, "later");
+    await sender.dm(id, "later");
     const next = await openDmReader(options);
     closers.push(() => next.close());
     for await (const item of next.inbox()) {
@@ -514,7 +535,7 @@ describe("dm-reader", () => {
   });
 
   test("a broker that goes away and comes back is met with the same bearer", async () => {
-    const { options } = await mailbox();
+    const { id, options } = await mailbox("restarted");
     const reader = await openDmReader(options);
     closers.push(() => reader.close());
     const inbox = reader.inbox();
@@ -522,17 +543,19 @@ describe("dm-reader", () => {
     await space.broker.kill();
     await space.broker.restart();
     const sender = await peer();
-    await sender.dm(`${owner}.mailbox`, "after the restart");
+    await sender.dm(id, "after the restart");
     const { value } = await next;
     expect(value?.text).toBe("after the restart");
+    // The plane is claimed anew, by itself.
+    await expect.poll(() => grant("after", {}).catch(() => undefined), { timeout: 20_000 }).toBe(owner);
   });
 
   test("what the exchange refuses is the error, before anything is dialled, and the token is in no text", async () => {
-    const { lifecycle, options } = await mailbox();
-    const token = await dmToken(lifecycle, { actor: "other" });
-    const error = await failure(openDmReader({ ...options, servers: ["127.0.0.1:1"], idToken: async () => token }));
+    const { token, options } = await mailbox("refused");
+    const foreign = await token({ actor: "other" });
+    const error = await failure(openDmReader({ ...options, servers: ["127.0.0.1:1"], idToken: async () => foreign }));
     expect(error).toMatchObject({ code: "unauthenticated", outcome: "not-executed" });
-    expect(`${error.message} ${error.next} ${error.stack}`).not.toContain(token);
+    expect(`${error.message} ${error.next} ${error.stack}`).not.toContain(foreign);
     expect(await failure(openDmReader({ ...options, idToken }))).toMatchObject({ code: "unauthenticated" });
   });
 });

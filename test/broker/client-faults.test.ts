@@ -28,7 +28,7 @@ describe("a broker that goes away", () => {
     sessions = sessionsOf(space);
     // All before the first fault: a ledger write may well fail while the broker is coming back.
     const channels = ["general", "gap"];
-    for (const actor of ["alice", "bob", "al2", "bo2", "bo3", "al4", "bo4", "bo5"]) {
+    for (const actor of ["alice", "bob", "al2", "bo2", "bo3", "al4", "bo4", "bo5", "al6", "bo6"]) {
       minted.set(actor, (await space.mint({ actor, subscribe: channels, publish: channels })).text);
     }
     wide = await space.mint({ actor: "narrow", subscribe: ["a", "b"], publish: [] });
@@ -140,6 +140,22 @@ describe("a broker that goes away", () => {
     const items = await take(bob, 2);
     expect(texts(items)).toContain("thawed");
   }, 90_000);
+
+  test("a broker that is frozen for longer than two pulls fails no reader: its silence is none of the durable", async () => {
+    const alice = await session("al6");
+    const bob = await session("bo6", { limits: { pullExpiresMs: 200 } });
+    await bob.listen();
+    await until("listening", () => bob.inboxState().dm === "ok");
+    const next = bob.inbox().next();
+    const lostBefore = bob.stats().pullsLost;
+    space.broker.freeze();
+    await until("two pulls are lost", () => bob.stats().pullsLost >= lostBefore + 2);
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    space.broker.thaw();
+    await until("a send works", async () => (await alice.dm(bob.me.id, "thawed").catch(() => undefined)) !== undefined);
+    expect((await next).value).toMatchObject({ kind: "dm", text: "thawed" });
+    expect(bob.told).not.toContainEqual(expect.objectContaining({ type: "durable-missing" }));
+  }, 60_000);
 
   test("a drain ends within five seconds although the broker is frozen", async () => {
     const bob = await session("bo5");

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type OpenSpace, openSpace } from "../../services/provisioner/open-space.ts";
 import { ensureOperatorCredential, ensureSpaceTrust } from "../../services/trust/space-trust.ts";
+import { ownUsers } from "../../shared/broker/own-credential.ts";
 import { leaderLast } from "../../shared/broker/reads.ts";
 import { createWriter } from "../../shared/broker/write.ts";
 import { Life } from "../../shared/grants/matrix.ts";
@@ -34,18 +35,25 @@ const openHere = (
     servers: [space.url],
     mode: "accounts",
     keysPattern: join(space.state, "spaces", "{space}", "provisioner"),
+    users: ownUsers(),
     replicas: 1,
     concurrency: 16,
     perCaller: 16,
     onServed: () => undefined,
     onStatus,
+    waiting: () => undefined,
     signal: new AbortController().signal,
     ...(lifeSeconds === undefined ? {} : { lifeSeconds }),
   });
 
 /** A renewal of the operator's credential, as `cotal up` makes one in the second half of its life. */
 const renewOperator = (space: TestSpace): Promise<void> =>
-  ensureOperatorCredential(space.state, ensureSpaceTrust(space.state, "main"), "static", nowSeconds() + Life.Static * 0.6);
+  ensureOperatorCredential(
+    space.state,
+    ensureSpaceTrust(space.state, "main"),
+    "static",
+    nowSeconds() + Life.Static * 0.6,
+  );
 
 describe("the operator", () => {
   let space: TestSpace;

@@ -24,6 +24,7 @@ import { operator } from "./expected/operator.ts";
 import { registrar } from "./expected/registrar.ts";
 import { probe } from "./expected/probe.ts";
 import { provisioner } from "./expected/provisioner.ts";
+import { storeUpgrader } from "./expected/store-upgrader.ts";
 import { systemAdministrator } from "./expected/system-administrator.ts";
 import {
   channelPurger,
@@ -228,6 +229,12 @@ describe("daemons, each with one function", () => {
     const scope = { ...freshHolder(OWNER, "provisioner"), space: "lab" };
     const credential = await daemonCredential(space, "history-purger", "store", scope);
     await expectHeld(credential, only(historyPurger(who(credential, "lab"))));
+  });
+
+  test("W9.14 PF.01 store-upgrader", async () => {
+    const scope = { ...freshHolder(OWNER, "ledger"), space: "lab" };
+    const credential = await daemonCredential(space, "store-upgrader", "store", scope);
+    await expectHeld(credential, only(storeUpgrader(who(credential, "lab"))));
   });
 
   test("W9.14 PF.01 system-administrator", async () => {

@@ -112,6 +112,7 @@ async function held(profile: BuiltProfile): Promise<Held[]> {
     case "auth-ledger":
     case "history-purger":
     case "registrar":
+    case "store-upgrader":
       return daemon(profile, lab);
     case "auth-server":
       return daemon("auth-server", { ...lab, instanceId: lab.holder.uid, epoch: EPOCH });

@@ -50,6 +50,7 @@ beforeAll(async () => {
       COTAL_AUTH_PUBLIC_TLS_CERT: join(folder, "{space}.crt"),
       COTAL_AUTH_PUBLIC_TLS_KEY: join(folder, "{space}.key"),
       COTAL_AUTH_CONNECTS_PER_ACTOR: "5",
+      COTAL_AUTH_CONNECTS_PER_HOST: "10",
     },
   });
 });
@@ -96,6 +97,40 @@ describe("two spaces in one process", () => {
         .filter((line) => line.includes("THE DEVELOPMENT ISSUER IS ON"));
       expect(lines.filter((line) => line.includes(`"space":"${name}"`))).toHaveLength(1);
     }
+  });
+});
+
+describe("what one space's connects cost another", () => {
+  const denials = (of: string): string[] =>
+    auth
+      .log()
+      .split("\n")
+      .filter((line) => line.includes('"msg":"denied"'))
+      .map((line) => JSON.parse(line) as { readonly space: string; readonly reason: string })
+      .filter((line) => line.space === of)
+      .map(({ reason }) => reason);
+
+  async function junkTo(of: "main" | "lab", count: number): Promise<string[]> {
+    const before = denials(of).length;
+    const answer = await auth.signIn("victim", of);
+    for (let n = 0; n < count; n += 1) {
+      const outcome = auth.connect({ ...answer, bearer: `junk.of.${n}` }, "j".repeat(26));
+      await expect(outcome).rejects.toMatchObject({ code: "unauthenticated" });
+    }
+    return eventually(
+      () => denials(of).slice(before),
+      (found) => found.length >= count,
+      10_000,
+    );
+  }
+
+  test("W10.21 an address that floods one space is as free in the other, which the same process serves", async () => {
+    const flooded = await junkTo("main", 12);
+    expect(flooded.filter((reason) => reason.startsWith("RATE_LIMITED"))).toHaveLength(2);
+    const [spared] = await junkTo("lab", 1);
+    expect(spared).toContain("malformed");
+    const answer = await auth.signIn("victim");
+    await auth.connect(answer, "v".repeat(26));
   });
 });
 

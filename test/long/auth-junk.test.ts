@@ -6,10 +6,11 @@
  * What is measured: resident memory of the real process after a collection; after 10,000 requests it lies
  * within 20 MB of what it was after the first 1,000 of the same traffic.
  */
+import { randomBytes } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { readAuthKeys } from "../../services/auth/keys.ts";
+import { type AuthKeys, readAuthKeys } from "../../services/auth/keys.ts";
 import { ChatSessionPath } from "../../shared/protocol/endpoint/chat-session-shapes.ts";
 import { ExchangeHeader, ExchangePath } from "../../shared/protocol/endpoint/exchange-shapes.ts";
 import { pipelined } from "../bench/jobs.ts";
@@ -20,6 +21,7 @@ import { type IdentityProvider, startIdentityProvider } from "../support/identit
 import { JUNK_KINDS, type JunkCallout, junkCallout } from "../support/junk-callout.ts";
 import { type Target, junkHttp } from "../support/junk-http.ts";
 import { freePort } from "../support/nats-server.ts";
+import { deniedWith } from "../support/raw-connect.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 
 const ALL = 10_000;
@@ -32,16 +34,25 @@ const MOST_MB = 20;
 const LINES_A_MINUTE = 120;
 const OTHER_LINES = 50;
 
+/** What a client may say in its CONNECT line, which has at most 64 KiB. */
+const JUNK_BEARERS: Readonly<Record<string, () => Readonly<Record<string, string>>>> = {
+  "a token that is none": () => ({ auth_token: randomBytes(60).toString("base64url"), name: "n" }),
+  "a token of 60 KB": () => ({ auth_token: "x".repeat(60_000), name: "n" }),
+  "a name of 50 KB": () => ({ auth_token: "a.b.c", name: "n".repeat(50_000) }),
+};
+
 let idp: IdentityProvider;
 let space: TestSpace;
 let auth: AuthService;
 let memory: Watched;
 let ports: { readonly public: number; readonly health: number };
 let callout: JunkCallout;
+let keys: AuthKeys;
 
 beforeAll(async () => {
   idp = await startIdentityProvider();
   space = await startSpace({ auth: "user" });
+  callout = await junkCallout(space.broker.port);
   ports = { public: await freePort(), health: await freePort() };
   const [cert, key] = [join(space.state, "public.pem"), join(space.state, "public.key.pem")];
   const issued = newAuthority().issue();
@@ -50,6 +61,7 @@ beforeAll(async () => {
   auth = await startAuthService(space, {
     env: {
       ...INSPECTED,
+      COTAL_SERVERS: callout.url,
       COTAL_SPACES: "main",
       COTAL_HEALTH_PORT: String(ports.health),
       COTAL_IDP_ISSUER: idp.issuer,
@@ -60,12 +72,12 @@ beforeAll(async () => {
     },
   });
   memory = watchMemory(auth);
-  callout = await junkCallout(space.url, readAuthKeys(join(space.state, "spaces", "{space}", "auth"), "main"));
+  keys = readAuthKeys(join(space.state, "spaces", "{space}", "auth"), "main");
 }, 60_000);
 
 afterAll(async () => {
-  await callout.close();
   await auth.stop();
+  await callout.stop();
   await space.stop();
   await idp.stop();
 });
@@ -98,7 +110,20 @@ describe("the callout", () => {
   test.each(JUNK_KINDS.map((kind) => [kind] as const))(
     "10,000 of: %s",
     async (kind) => {
-      await expectBounded(kind, (count) => callout.send(kind, count));
+      await expectBounded(kind, (count) => callout.send(kind, count, keys));
+    },
+    300_000,
+  );
+
+  test.each(Object.entries(JUNK_BEARERS))(
+    "10,000 through the broker: %s",
+    async (name, bearer) => {
+      const { sentinel } = await auth.signIn("honest");
+      await expectBounded(name, (count) =>
+        pipelined(count, 32, async () => {
+          expect(await deniedWith(space.broker.port, { jwt: sentinel, ...bearer() })).toContain("Authorization");
+        }),
+      );
     },
     300_000,
   );

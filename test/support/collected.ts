@@ -3,13 +3,22 @@
  * with Node's own inspector, and is asked over it to collect.
  *
  * `HeapProfiler.collectGarbage` collects as V8 does when memory is low, and gives empty pages back. A bare
- * `gc()` keeps what the young generation had grown to, up to 128 MiB by Node's own default, and some empty
- * pages besides (measured): memory of the past's busiest moment, which says nothing about a leak.
+ * `gc()` keeps what the young generation has grown to, and empty pages besides (measured): memory of the
+ * past's busiest moment, which says nothing about a leak.
  */
+import { daemonMemory } from "../../launcher/daemon-memory.ts";
 import { residentMiB } from "./vitals.ts";
 
-/** Environment of a process that is to be asked. */
-export const INSPECTED: Readonly<Record<string, string>> = { NODE_OPTIONS: "--inspect=127.0.0.1:0" };
+const { env, flags } = daemonMemory("auth");
+
+/** Environment of an auth service as the launcher starts it. */
+export const AS_LAUNCHED: Readonly<Record<string, string>> = { ...env, NODE_OPTIONS: flags.join(" ") };
+
+/** The same for a process that is to be asked. */
+export const INSPECTED: Readonly<Record<string, string>> = {
+  ...AS_LAUNCHED,
+  NODE_OPTIONS: `${flags.join(" ")} --inspect=127.0.0.1:0`,
+};
 
 export type Watched = {
   /** Resident memory in MiB after a collection. */

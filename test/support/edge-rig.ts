@@ -97,6 +97,7 @@ export function edgeRig(options: EdgeRigOptions = {}): EdgeRig {
     ledger: store,
     holdsPlane: () => true,
     makeDurables: () => Promise.resolve(),
+    makeQueue: () => Promise.resolve(),
     connectionsOf: () => Promise.resolve({ kind: "none" }),
     removeRemains: () => Promise.resolve(),
     frontiers: () => Promise.resolve({}),

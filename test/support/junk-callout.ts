@@ -1,10 +1,9 @@
 /**
- * Junk on the callout's subject, as somebody would publish it who got hold of the one user that may be
- * inside the auth account: everything beside what a broker really asks.
+ * Junk on the callout's subject, which comes as from a broker (`between.ts`): everything beside what one
+ * really asks.
  */
 import { randomBytes } from "node:crypto";
 import { createServer } from "@nats-io/nkeys";
-import { type MsgHdrs, headers } from "@nats-io/transport-node";
 import { sys } from "../../shared/protocol/base/broker-subjects.ts";
 import { Header } from "../../shared/protocol/base/headers.ts";
 import { MAX_REQUEST_BYTES } from "../../shared/trust/callout.ts";
@@ -12,65 +11,74 @@ import { keyFromSeed, newKey } from "../../shared/trust/keys.ts";
 import { signedJwt } from "../../shared/trust/nats-jwt.ts";
 import { newCurveKey } from "../../shared/trust/xkey.ts";
 import type { AuthKeys } from "../../services/auth/keys.ts";
-import { connectResponder, nowSeconds } from "./callout-responder.ts";
+import { startBetween } from "./between.ts";
+import { nowSeconds } from "./callout-responder.ts";
 
 /** What junk is made of. */
 type Made = { readonly bytes: Uint8Array; readonly sender?: string };
 
 export type JunkCallout = {
-  /** Publishes that many of one kind; the service has had them all when this resolves. */
-  readonly send: (kind: JunkKind, count: number) => Promise<void>;
-  readonly close: () => Promise<void>;
+  /** Where the service is to connect. */
+  readonly url: string;
+  /** Sends that many of one kind; the service has had them all when this resolves. */
+  readonly send: (kind: JunkKind, count: number, keys: AuthKeys) => Promise<void>;
+  readonly stop: () => Promise<void>;
 };
 
 export const JUNK_KINDS = ["undecodable boxes", "valid boxes with junk bearers", "oversize"] as const;
 export type JunkKind = (typeof JUNK_KINDS)[number];
 
-/** Beside each other on the way; the broker drops no message of a subscriber that keeps up. */
+const REPLIES = "junk.answers.";
+/** As many go out before one of them has been answered: a callout denies what is too much at once. */
 const CHUNK = 100;
+const LONGEST_MS = 60_000;
 
-export async function junkCallout(url: string, keys: AuthKeys): Promise<JunkCallout> {
-  const by = { account: keys.file.auth, signer: keys.authSigner };
-  const nc = await connectResponder(url, keys.calloutUser, by, {});
-  const make = makers(keys);
-  const reply = "junk.answers";
-  let answered = 0;
-  nc.subscribe(reply, {
-    callback: () => {
-      answered += 1;
-    },
+export async function junkCallout(brokerPort: number): Promise<JunkCallout> {
+  const waiting = new Map<string, () => void>();
+  const between = await startBetween(brokerPort, REPLIES, (reply) => {
+    waiting.get(reply)?.();
+    waiting.delete(reply);
   });
+  let number = 0;
+  const publish = async (made: Made): Promise<string> => {
+    const reply = `${REPLIES}${(number += 1)}`;
+    const headers = made.sender === undefined ? {} : { headers: { [Header.ServerXkey]: made.sender } };
+    await between.say(sys.userAuth, { reply, data: made.bytes, ...headers });
+    return reply;
+  };
+  /** Messages of one connection are taken in order: whoever is answered after others has come after them. */
+  const taken = async (probe: Made): Promise<void> => {
+    const reply = await publish(probe);
+    await new Promise<void>((resolve, reject) => {
+      const timer = setTimeout(() => reject(new Error("the callout does not answer any more")), LONGEST_MS);
+      waiting.set(reply, () => {
+        clearTimeout(timer);
+        resolve();
+      });
+    });
+  };
   return {
-    send: async (kind, count) => {
-      const makersOf = make[kind];
+    url: between.url,
+    send: async (kind, count, keys) => {
+      const make = makers(keys);
+      const [probe = nothing] = make["valid boxes with junk bearers"];
       for (let sent = 0; sent < count; sent += 1) {
-        const made = makersOf[sent % makersOf.length]?.() ?? { bytes: new Uint8Array() };
-        nc.publish(sys.userAuth, made.bytes, { reply, ...sentBy(made) });
-        if (sent % CHUNK === CHUNK - 1) await nc.flush();
-      }
-      // Messages of one publisher arrive in order: whoever is answered after them has come after them.
-      const before = answered;
-      const last = make["valid boxes with junk bearers"][0]?.() ?? { bytes: new Uint8Array() };
-      nc.publish(sys.userAuth, last.bytes, { reply, ...sentBy(last) });
-      for (let waits = 0; answered === before && waits < 600; waits += 1) {
-        await new Promise((resolve) => setTimeout(resolve, 100));
+        const of = make[kind][sent % make[kind].length] ?? nothing;
+        if (sent % CHUNK === CHUNK - 1) await taken(probe());
+        else await publish(of());
       }
     },
-    close: () => nc.close(),
+    stop: () => between.stop(),
   };
 }
 
-function sentBy({ sender }: Made): { headers?: MsgHdrs } {
-  if (sender === undefined) return {};
-  const set = headers();
-  set.set(Header.ServerXkey, sender);
-  return { headers: set };
-}
+const nothing = (): Made => ({ bytes: new Uint8Array() });
 
 function makers(keys: AuthKeys): Readonly<Record<JunkKind, readonly (() => Made)[]>> {
   const curve = newCurveKey();
   const stranger = newCurveKey();
   const server = keyFromSeed(Buffer.from(createServer().getSeed()).toString());
+  const user = newKey("user").publicKey;
   const ours = keys.curve.publicKey;
   const sealed = (plain: Uint8Array | string): Made => ({
     bytes: curve.seal(ours, Buffer.from(plain)),
@@ -87,7 +95,7 @@ function makers(keys: AuthKeys): Readonly<Record<JunkKind, readonly (() => Made)
           exp: nowSeconds() + 60,
           nats: {
             server_id: { name: "n", host: "h", id: server.publicKey, version: "2.14.0", xkey: curve.publicKey },
-            user_nkey: newKey("user").publicKey,
+            user_nkey: user,
             client_info: { host: `10.0.${randomBytes(1)[0] ?? 0}.${randomBytes(1)[0] ?? 0}`, id: 1, user: "U" },
             connect_opts: { auth_token, jwt: "eyJ.s.t", name: randomBytes(20).toString("hex"), protocol: 1 },
             type: "authorization_request",
@@ -102,7 +110,7 @@ function makers(keys: AuthKeys): Readonly<Record<JunkKind, readonly (() => Made)
     "undecodable boxes": [
       () => ({ bytes: new Uint8Array() }),
       () => ({ bytes: randomBytes(2000), sender: curve.publicKey }),
-      () => ({ bytes: Buffer.concat([Buffer.from("xkv1"), randomBytes(1500)]), sender: newCurveKey().publicKey }),
+      () => ({ bytes: Buffer.concat([Buffer.from("xkv1"), randomBytes(1500)]), sender: stranger.publicKey }),
       () => ({ bytes: stranger.seal(ours, randomBytes(1500)), sender: curve.publicKey }),
       () => ({ bytes: Buffer.from("eyJhbGciOiJub25lIn0.e30."), sender: "no key at all" }),
       () => ({ ...sealed(randomBytes(1500)), sender: `X${"A".repeat(55)}` }),

@@ -76,6 +76,11 @@ const KINDS: readonly ((target: Target) => Sent)[] = [
 /** After them: bytes on a bare connection. */
 const BARE = ["no http", "cut"] as const;
 
+/** A GET would send its body without one, which is junk of one kind only. */
+function lengthOf({ body = "", headers = {} }: Sent): Readonly<Record<string, string>> {
+  return "transfer-encoding" in headers ? {} : { "content-length": String(Buffer.byteLength(body)) };
+}
+
 export function junkHttp(target: Target): JunkHttp {
   const { url, path, headers } = target;
   const at = new URL(url);
@@ -93,7 +98,7 @@ export function junkHttp(target: Target): JunkHttp {
       const asked = make(`${url}${sent.path ?? path}`, {
         agent,
         method: sent.method ?? target.method,
-        headers: { ...headers, ...sent.headers },
+        headers: { ...headers, ...lengthOf(sent), ...sent.headers },
       });
       asked.once("error", () => resolve(undefined));
       asked.once("response", (response) => {

@@ -1,6 +1,7 @@
 /** The plane of a test's space in this very process, without an edge. */
 import { join } from "node:path";
 import { type OpenSpace, type OpenSpaceOptions, openSpace } from "../../services/auth/open-space.ts";
+import { ownUsers } from "../../shared/broker/own-credential.ts";
 import { eventually } from "./cli.ts";
 import { EVERYTHING } from "./plane-parts.ts";
 import type { TestSpace } from "./space.ts";
@@ -13,8 +14,10 @@ export function beginPlane(space: TestSpace, over: Partial<OpenSpaceOptions> = {
     space: "main",
     signal: new AbortController().signal,
     onStatus: nothing,
+    waiting: nothing,
     servers: [space.url],
     keysPattern: join(space.state, "spaces", "{space}", "auth"),
+    users: ownUsers(),
     roles: { edge: false, plane: true },
     plane: { policy: "auto", defaults: EVERYTHING, actorsPerOwner: 10 },
     chat: { slotsPerOwner: 8, onSweep: nothing },
@@ -23,6 +26,7 @@ export function beginPlane(space: TestSpace, over: Partial<OpenSpaceOptions> = {
     concurrency: 8,
     perCaller: 8,
     onServed: nothing,
+    onUpgraded: nothing,
     onPassedOver: nothing,
     onPlane: nothing,
     ...over,

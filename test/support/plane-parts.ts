@@ -38,6 +38,9 @@ export function memoryParts(ledger: LedgerStore, over: Partial<PlaneParts> = {})
     makeDurables: async (p, uid, role) => {
       made.push(`${p.owner}.${p.actor}.${uid}.${role ?? "-"}`);
     },
+    makeQueue: async (role) => {
+      made.push(`queue ${role}`);
+    },
     connectionsOf: () => Promise.resolve({ kind: "none" }),
     removeRemains: async (p, uid) => {
       removed.push(`${p.owner}.${p.actor}.${uid}`);

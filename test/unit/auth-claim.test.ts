@@ -177,11 +177,20 @@ describe("losing it", () => {
     await rig.stop();
   });
 
-  test("a duty that can't begin gives the claim back", async () => {
+  test("a duty that can't begin gives the claim back, again and again, and is told once", async () => {
     const ledger = memoryLedger();
-    const rig = claimOn(ledger, { whileHeld: () => Promise.reject(new Error("no")) });
-    await saying(rig, "failed");
+    let tries = 0;
+    const rig = claimOn(ledger, {
+      whileHeld: () => Promise.reject(new Error((tries += 1) > 3 ? "yet another" : "no")),
+    });
+    await eventually(
+      () => tries,
+      (count) => count > 5,
+      5000,
+    );
     await rig.stop();
+    const said = rig.said.map((state) => (state.kind === "failed" ? String(state.cause) : state.kind));
+    expect(said).toEqual(["Error: no", "Error: yet another"]);
     expect(rig.held()).toBe(false);
     expect(ledger.row("auth", "plane")).toMatchObject({ state: "released" });
     expect(rig.done).toContain("closed");

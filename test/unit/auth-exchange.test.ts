@@ -243,6 +243,35 @@ describe("limits", () => {
   });
 });
 
+describe("one person who asks for very much at once", () => {
+  test("has a share of the exchange, and the others are served", async () => {
+    const rig = edgeRig();
+    const flooder = rig.ownerOf("flooder");
+    const held: (() => void)[] = [];
+    let isSlow = true;
+    const exchange = rig.exchangeWith({
+      maxInFlight: 8,
+      authority: {
+        ...rig.authority,
+        enrol: async (p, by) => {
+          if (isSlow && p.owner === flooder) await new Promise<void>((resolve) => held.push(resolve));
+          return rig.authority.enrol(p, by);
+        },
+      },
+    });
+    const ask = (subject: string) => exchange({ ...BODY, idToken: `subject:${subject}` }, PEER);
+    const flood = Array.from({ length: 20 }, () => ask("flooder"));
+    await expect.poll(() => held.length).toBe(2);
+    expect((await ask("other")).status).toBe(200);
+    isSlow = false;
+    for (const go of held) go();
+    const reasons = (await Promise.all(flood)).map((answer) => [answer.status, reasonOf(answer), answer.headers]);
+    expect(reasons.filter(([status]) => status === 200)).toHaveLength(2);
+    expect(reasons.filter(([status]) => status !== 200)).toContainEqual([429, "busy-with-you", { "retry-after": "1" }]);
+    expect((await ask("flooder")).status).toBe(200);
+  });
+});
+
 describe("with a real OpenID provider", () => {
   let provider: IdentityProvider;
   let elsewhere: IdentityProvider;

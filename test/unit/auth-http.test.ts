@@ -160,6 +160,13 @@ describe("who is let through", () => {
     expect((await ask({ path: "/livez", ...bare })).status).toBe(200);
   });
 
+  test("why something was refused reaches whoever keeps the log, in one word", async () => {
+    await expectRefused({ headers: { "x-cotal-capability": "another" } }, 401, "capability");
+    await expect.poll(() => events.at(-1)).toEqual({ route: "/exchange", status: 401, reason: "capability" });
+    await ask();
+    await expect.poll(() => events.at(-1)).toEqual({ route: "/exchange", status: 200 });
+  });
+
   test("what fails inside is told to the log and not to the asker", async () => {
     const { status, json } = await ask({ path: "/broken", method: "GET" });
     expect([status, JSON.stringify(json)]).toEqual([500, expect.not.stringContaining("secret inside")]);
@@ -244,9 +251,21 @@ describe("starting and ending", () => {
     expect(path).toBe(join(folder, "exchange-main.json"));
     expect(FaceFile.parse(JSON.parse(readFileSync(path, "utf8")))).toEqual({ url: face.url, capability });
     expect(statSync(path).mode & 0o777).toBe(0o600);
-    removeFaceFile(path);
-    removeFaceFile(path);
+    removeFaceFile(path, { capability });
+    removeFaceFile(path, { capability });
     expect(() => readFileSync(path)).toThrow(/ENOENT/);
+  });
+
+  test("its end leaves alone what a process that came after it has written there", () => {
+    const folder = mkdtempSync(join(tmpdir(), "cotal-face-"));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    const path = facePath(join(folder, "exchange-{space}.json"), "main");
+    const old = { url: face.url, capability: newCapability() };
+    const fresh = { url: face.url, capability: newCapability() };
+    writeFaceFile(path, old);
+    writeFaceFile(path, fresh);
+    removeFaceFile(path, old);
+    expect(FaceFile.parse(JSON.parse(readFileSync(path, "utf8")))).toEqual(fresh);
   });
 
   test("an end cuts what is open", async () => {

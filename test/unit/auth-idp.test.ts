@@ -58,6 +58,12 @@ describe("a person who signed in", () => {
   });
 });
 
+test("W10.28 W10.32 times with a fraction, which a NumericDate may have: whole seconds come out, never more than the token says", async () => {
+  const now = Math.floor(Date.now() / 1000);
+  const proof = await at(provider).verify(await signed({ iat: now - 0.5, exp: now + 60.5 }));
+  expect(proof).toMatchObject({ ok: true, issued: now - 1, expires: now + 60 });
+});
+
 describe("W10.32 a proof that is refused, each for its own reason", () => {
   test("expired", () => expectFault(token, ProofFault.Expired, at(provider, { now: () => Date.now() + 3_600_000 })));
 
@@ -131,6 +137,12 @@ describe("W10.32 a proof that is refused, each for its own reason", () => {
     await expectFault(await signed({ sub: "s".repeat(600) }), ProofFault.MissingClaim);
   });
 
+  test("a subject that is no text of Unicode: two of them would be one person", async () => {
+    await expectFault(await signed({ sub: "\ud800" }), ProofFault.MissingClaim);
+    await expectFault(await signed({ sub: "a\udc00b" }), ProofFault.MissingClaim);
+    expect(await at(provider).verify(await signed({ sub: "\u{1f600}" }))).toMatchObject({ ok: true });
+  });
+
   test("no token at all", async () => {
     for (const text of ["", "x", "a.b", "a.b.c", "....", token.slice(0, 30)]) {
       await expectFault(text, ProofFault.Malformed);
@@ -165,6 +177,17 @@ describe("an issuer that is not there", () => {
     now += 10_000;
     expect(await idp.verify(token)).toMatchObject({ ok: true });
     expect(state.asked).toBe(2);
+  });
+
+  test("a clock that is set back does not keep people out until it has caught up", async () => {
+    let now = Date.now();
+    const { state, url } = await shakyKeys();
+    const idp = at(provider, { jwks: url, now: () => now });
+    now += 3_600_000;
+    await expectFault(token, ProofFault.Unreachable, idp);
+    state.isUp = true;
+    now -= 3_600_000;
+    expect(await idp.verify(token)).toMatchObject({ ok: true });
   });
 
   test("no discovery document: the same", () =>

@@ -11,14 +11,20 @@ import { HOST, type ViewRig, reasonOf, viewRig } from "../support/view-rig.ts";
 
 const OTHER = `u_${"b".repeat(26)}`;
 let rig: ViewRig;
-let broken: CotalError | undefined;
+let broken: Error | undefined;
+/** What a look at the ledger waits for. */
+let held: Promise<void>;
 
 beforeEach(async () => {
   broken = undefined;
+  held = Promise.resolve();
   rig = await viewRig({
     around: (store) => ({
       ...store,
-      keys: (bucket, filter) => (broken === undefined ? store.keys(bucket, filter) : Promise.reject(broken)),
+      keys: async (bucket, filter) => {
+        await held;
+        return broken === undefined ? store.keys(bucket, filter) : Promise.reject(broken);
+      },
     }),
   });
 });
@@ -73,6 +79,33 @@ describe("W10.15 what is listed", () => {
     const answer = await listing()(await body());
     expect(answer.status).toBe(409);
     expect(JSON.stringify(answer.body)).toContain(endpointKey.gate("manager", id));
+  });
+
+  test("what fails inside is left to the face, which tells its log", async () => {
+    broken = new TypeError("a fault of ours");
+    await expect(listing()(await body())).rejects.toThrow("a fault of ours");
+  });
+
+  test("more of one person than are one's share, and more than are served at all", async () => {
+    const ask = listing();
+    const mine = await body();
+    const people = await Promise.all(Array.from({ length: 5 }, (_, at) => body({ sub: `another ${at}` })));
+    let goOn = (): void => undefined;
+    held = new Promise((resolve) => (goOn = resolve));
+    const reasons: string[] = [];
+    const asked = async (of: object): Promise<number> => {
+      const answer = await ask(of);
+      if (answer.status !== 200) reasons.push(reasonOf(answer));
+      return answer.status;
+    };
+    const flood = Array.from({ length: 20 }, () => asked(mine));
+    await expect.poll(() => reasons).toEqual(Array<string>(12).fill("429 busy-with-you"));
+    const others = people.flatMap((one) => Array.from({ length: 8 }, () => asked(one)));
+    await expect.poll(() => reasons.slice(12)).toEqual(Array<string>(16).fill("503 busy"));
+    goOn();
+    const served = (await Promise.all([...flood, ...others])).filter((status) => status === 200);
+    expect(served).toHaveLength(32);
+    expect((await ask(mine)).status).toBe(200);
   });
 
   test("nothing is written by asking", async () => {

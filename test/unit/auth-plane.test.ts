@@ -96,6 +96,15 @@ describe("enrolment", () => {
     expect(ledger.row("auth", `cred.${first.uid}.${first.credentialId}`)).toMatchObject({ exp: second.rootExpires });
   });
 
+  test("W10.08 a root whose row alone was revoked is not brought back by an exchange", async () => {
+    const { ledger, authority, act } = await enrolled();
+    const key = `cred.${act.lifecycleUid}.${act.credentialId}`;
+    ledger.put("auth", key, { ...(ledger.row("auth", key) as object), state: "revoked" });
+    expect(await failure(authority.enrol(alice, SIGN_IN))).toMatchObject({ code: ErrorCode.FailedPrecondition });
+    expect(ledger.row("auth", key)).toMatchObject({ state: "revoked" });
+    expect(await authority.check(act)).toMatchObject({ ok: false, code: ErrorCode.PermissionDenied });
+  });
+
   test("many at once are one incarnation", async () => {
     const ledger = memoryLedger();
     // Two processes, each of which takes its own exchanges of an actor one after another.
@@ -123,6 +132,12 @@ describe("enrolment", () => {
   ])("nobody makes an actor under %s", async (_, p) => {
     const { ledger, authority } = plane();
     expect(await failure(authority.enrol(p, SIGN_IN))).toMatchObject({ code: ErrorCode.PermissionDenied });
+    expect(ledger.writes).toEqual([]);
+  });
+
+  test.each([`chat_${"c".repeat(26)}`, "svc_x"])("the operator grants nobody the name %s", async (actor) => {
+    const { ledger, authority } = plane();
+    expect(await failure(authority.grant(grant({ actor })))).toMatchObject({ code: ErrorCode.PermissionDenied });
     expect(ledger.writes).toEqual([]);
   });
 

@@ -1,4 +1,5 @@
 /** The public face: TLS, whose address counts, what it serves and what only the loopback face does. */
+import { X509Certificate } from "node:crypto";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
@@ -7,7 +8,7 @@ import { type PeerCertificate, connect as connectTls } from "node:tls";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { MAX_BODY_BYTES } from "../../services/auth/edge/http-refusals.ts";
 import { DevToken } from "../../shared/protocol/endpoint/exchange-shapes.ts";
-import { Face } from "../../shared/protocol/endpoint/views.ts";
+import { Face, VIEWS, View } from "../../shared/protocol/endpoint/views.ts";
 import { type Authority, type Certificate, newAuthority } from "../support/certificates.ts";
 import {
   type Answered,
@@ -139,6 +140,31 @@ describe("what a face serves", () => {
   });
 });
 
+describe("W10.10 views by face, over HTTP", () => {
+  const parts: Readonly<Partial<Record<View, object>>> = {
+    [View.SessionCaller]: { sessionGrant: { endpoint: "manager", sessionId: "s", epoch: 1, sig: "x" } },
+    [View.TransferWriter]: { transferWriter: { instanceId: "m".repeat(26), hex: "a".repeat(64) } },
+  };
+
+  test.each(Object.values(View))(
+    "W10.10 %s is looked at where it may be issued, and refused on every other face",
+    async (view) => {
+      const faces = await open();
+      const idToken = await idp.signIn("person");
+      // The ordinary token of a person: a dm-reader's is another one, and refused as a proof before its face counts.
+      const expected = view === View.DmReader ? [false, false] : BOTH.map((face) => !VIEWS[view].faces.includes(face));
+      const refusedForFace: boolean[] = [];
+      for (const face of BOTH) {
+        const body = bodyOf(idToken, { view, ...parts[view] });
+        const answer = await askAs(faces, face, "/exchange", { body });
+        expect(answer.status).not.toBe(200);
+        refusedForFace.push(answer.json["reason"] === "view-face");
+      }
+      expect(refusedForFace).toEqual(expected);
+    },
+  );
+});
+
 describe("the development issuer", () => {
   test("its tokens are worth nothing on the public face, and nothing is written for them", async () => {
     const faces = await open({ devIssuer: true });
@@ -236,7 +262,7 @@ describe("TLS", () => {
     expect(await fingerprintAt(portOf(faces))).toBe(first.fingerprint);
     // Half of a renewal: the certificate is there before its key.
     writeFileSync(files.cert, second.cert);
-    await expect.poll(() => faces.tlsEvents.map(({ kind }) => kind), { timeout: 10_000 }).toEqual(["kept"]);
+    await expect.poll(() => faces.tlsEvents.map(({ kind }) => kind), { timeout: 10_000 }).toEqual(["ends", "kept"]);
     expect(await fingerprintAt(portOf(faces))).toBe(first.fingerprint);
     writeFileSync(files.key, second.key);
     await expect.poll(() => fingerprintAt(portOf(faces)), { timeout: 10_000 }).toBe(second.fingerprint);
@@ -245,6 +271,10 @@ describe("TLS", () => {
     expect(await fingerprintAt(portOf(faces))).toBe(second.fingerprint);
     filesOf(third, "renewed");
     await expect.poll(() => fingerprintAt(portOf(faces)), { timeout: 10_000 }).toBe(third.fingerprint);
+    // Each that is served tells its end.
+    expect(faces.tlsEvents.filter(({ kind }) => kind === "ends")).toEqual(
+      [first, second, third].map(({ cert }) => ({ kind: "ends", at: Date.parse(new X509Certificate(cert).validTo) })),
+    );
     expect(JSON.stringify(faces.tlsEvents)).not.toContain("PRIVATE");
   });
 
@@ -258,7 +288,10 @@ describe("TLS", () => {
     writeFileSync(files.cert, fit.cert);
     writeFileSync(files.key, fit.key);
     const faces = await secure(files);
-    expect(faces.tlsEvents).toMatchObject([{ kind: "exposed", warning: expect.stringContaining("0644") as string }]);
+    expect(faces.tlsEvents.at(-1)).toMatchObject({
+      kind: "exposed",
+      warning: expect.stringContaining("0644") as string,
+    });
   });
 
   test("without a pair that fits there is no face; the setting and the file are named, and nothing of either", async () => {

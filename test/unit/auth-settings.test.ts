@@ -4,6 +4,7 @@ import { authConfig } from "../../services/auth/config.ts";
 import { DEFAULT_LIMIT_SIZES } from "../../services/auth/edge/connect-limits.ts";
 import { DEFAULT_PROBES } from "../../services/auth/edge/probing-budget.ts";
 import { DEFAULT_WINDOW } from "../../services/auth/edge/selection-windows.ts";
+import { idpSettings } from "../../services/auth/idp-settings.ts";
 import { publicFaces } from "../../services/auth/public-faces.ts";
 import { refusal } from "../support/refusal.ts";
 
@@ -14,6 +15,27 @@ const TLS = {
   COTAL_AUTH_PUBLIC_TLS_CERT: "/tls/{space}.crt",
   COTAL_AUTH_PUBLIC_TLS_KEY: "/tls/{space}.key",
 };
+
+describe("who proves who somebody is", () => {
+  const idpOf = (env: Record<string, string>) => idpSettings(read(env));
+  const IDP = { COTAL_IDP_ISSUER: "https://login.example.com", COTAL_IDP_AUDIENCE: "cotal" };
+
+  test("an identity provider, the development issuer, or nobody where nobody is let in", () => {
+    expect(idpOf(IDP)).toMatchObject({ issuer: "https://login.example.com", audience: "cotal" });
+    expect(idpOf({ COTAL_AUTH_DEV_ISSUER: "true" })).toBeUndefined();
+    expect(idpOf({ COTAL_AUTH_ROLES: "plane" })).toBeUndefined();
+  });
+
+  test.each([
+    ["an issuer alone", { COTAL_IDP_ISSUER: IDP.COTAL_IDP_ISSUER, COTAL_AUTH_DEV_ISSUER: "true" }, /AUDIENCE is not/],
+    ["an audience alone", { COTAL_IDP_AUDIENCE: "cotal", COTAL_AUTH_DEV_ISSUER: "true" }, /ISSUER is not/],
+    ["nothing", {}, /nothing proves/],
+    ["an open line", { ...IDP, COTAL_IDP_ISSUER: "http://login.example.com" }, /https/],
+    ["keys over an open line", { ...IDP, COTAL_IDP_JWKS: "http://login.example.com/keys" }, /https/],
+  ])("refused when the process starts: %s", (_, env, message) => {
+    expect(refusal(() => idpOf(env))).toMatchObject({ code: "bad-request", message: expect.stringMatching(message) });
+  });
+});
 
 describe("public faces", () => {
   test("there are none unless asked for, whatever else is set", () => {

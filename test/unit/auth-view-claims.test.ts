@@ -336,6 +336,13 @@ describe("W10.19 dm-reader", () => {
     expect(rig.ledger.writes.length).toBe(writes);
   });
 
+  test("a token whose end has a fraction is a bearer that ends no later", async () => {
+    const { rig, ask } = await reader();
+    const exp = Math.floor(rig.clock.now / 1000) + 30.5;
+    const answer = await ask({ exp });
+    expect([answer.status, Reflect.get(answer.body, "expiresAt")]).toEqual([200, Math.floor(exp)]);
+  });
+
   test("a token of somebody else reads somebody else's inbox, if that, and never this one", async () => {
     const { rig, lifecycleUid, ask } = await reader();
     expect(reasonOf(await ask({ sub: "thief" }))).toBe("403 permission-denied");

@@ -301,6 +301,34 @@ describe("W10.31 each refusal says what became of the request", () => {
     expect((await first).status).toBe(200);
   });
 
+  test("W10.31 one person's many have a share, and the others are served", async () => {
+    const held: (() => void)[] = [];
+    let isSlow = true;
+    const { rig } = await routesOf();
+    const chat: ChatRouteOptions["chat"] = {
+      ...rig.chat,
+      open: async (asked) => {
+        if (isSlow && asked.holderHash === OPEN.holderHash) await new Promise<void>((resolve) => held.push(resolve));
+        return rig.chat.open(asked);
+      },
+    };
+    const { post } = serving(rig, { chat, maxInFlight: 8 });
+    await bearerOf(rig, "cli", "subject:other");
+    const flood = Array.from({ length: 20 }, () => post(Open));
+    await expect.poll(() => held.length).toBe(2);
+    const other = await post(Open, { ...OPEN, idToken: "subject:other", holderHash: hashOf("t".repeat(43)) });
+    expect(other.status).toBe(200);
+    isSlow = false;
+    for (const go of held) go();
+    const answers = await Promise.all(flood);
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(2);
+    for (const refused of answers.filter(({ status }) => status !== 200)) {
+      expectRefusal(refused, part(refused, "reason") === "busy" ? 503 : 429, String(part(refused, "reason")));
+    }
+    expect(answers.map((answer) => part(answer, "reason"))).toContain("busy-with-you");
+    expect((await post(Open)).status).toBe(200);
+  });
+
   test("W10.23 W10.31 while the actor or its owner is limited: 429, nothing is written, and it counts against nothing", async () => {
     const limits = createConnectLimits(
       {

@@ -274,9 +274,14 @@ describe("W10.30 what a pass costs", () => {
     const stuck = `chat_${hash(0)
       .replaceAll(/[0189]/g, "a")
       .slice(0, 26)}`;
-    const { clock, swept, row } = await crowded(9, {
+    const { clock, swept, row, ledger } = await crowded(9, {
       connectionsOf: ({ actor }) => Promise.resolve(actor === stuck ? { kind: "some", count: 1 } : { kind: "none" }),
     });
+    // It has let somebody in.
+    const { lifecycleUid, actor } = row(0);
+    const head = { owner: OWNER, actor, lifecycleUid, managerInstance: "instance", processEpoch: 1, state: "active" };
+    ledger.put("auth", `gate.${lifecycleUid}`, { state: "open", generation: 1 });
+    ledger.put("records", `lifecycle.${OWNER}.${actor}`, head);
     clock.now += 600_000;
     const kinds = [...(await swept()), ...(await swept()), ...(await swept())];
     expect(kinds.filter((kind) => kind === "settled")).toHaveLength(8);

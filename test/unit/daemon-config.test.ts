@@ -10,6 +10,7 @@ import {
   line,
   list,
   listenPort,
+  brokerAddresses,
   onOff,
   oneOf,
   urlOf,
@@ -143,6 +144,17 @@ describe("the kinds of setting", () => {
       ["", ",", "a,,b", [], [""], [5]],
     ],
     ["one of", oneOf(["a", "b"]), [["a", "a"]], ["A", "", "c", 0]],
+    [
+      "addresses of a broker",
+      brokerAddresses,
+      [
+        ["nats://a:4222, tls://b", ["nats://a:4222", "tls://b"]],
+        ["127.0.0.1:4222", ["127.0.0.1:4222"]],
+        ["[::1]:4222", ["[::1]:4222"]],
+        ["broker", ["broker"]],
+      ],
+      ["", "nats://", "http://a:4222", "a:port", "a b", "nats://a,,nats://b", "nonsense://x"],
+    ],
     ["a URL", urlOf("nats"), [["nats://h:1", "nats://h:1"]], ["h:1", "http://h", "", "nats://h:99999", 5]],
   ])("%s", (_what, schema, takes, leaves) => {
     expect(takes.map(([given]) => schema.safeParse(given).data)).toEqual(takes.map(([, value]) => value));

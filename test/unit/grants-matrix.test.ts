@@ -348,6 +348,16 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
     expect(plain(name).toSorted()).toEqual(expected.toSorted());
   });
 
+  test("W10.05 whatever somebody may ask of an endpoint names the UID that the ledger gave them, and no pattern in its place", () => {
+    const views = ["admin", "purger", "deployer", "channel-writer", "channel-purger", "manager-caller"] as const;
+    const asks = (["agent", ...views] as const).flatMap((name) => {
+      const found = plain(name).filter((row) => /^(?:pub|sub) cotal\.main\.ep\./.test(row));
+      return found.map((row) => `${name} ${row}`);
+    });
+    expect(asks.length).toBeGreaterThan(20);
+    expect(asks.filter((row) => !row.endsWith(".<me>.*"))).toEqual([]);
+  });
+
   describe("manager-caller", () => {
     const scope = EXAMPLE_HOLDERS["manager-caller"];
     const { principal, uid } = scope.holder;
@@ -484,15 +494,15 @@ describe("the daemons' profiles", () => {
         "pub $KV.cotal_records_main.uid.>",
         "pub $KV.cotal_records_main.lifecycle.>",
         "pub $KV.cotal_records_main.frontier.>",
+        "pub $KV.cotal_acl_main.>",
       ].toSorted(),
     );
     expect(rows.filter((row) => row.includes("DIRECT.GET"))).toEqual([]);
   });
 
-  test("the provisioner writes no ledger row, and no agent's presence", () => {
+  test("W131.02 the provisioner itself writes no ledger row, no read list and no agent's presence", () => {
     const writes = rowsOf("provisioner").filter(({ op, subject }) => op === "pub" && subject.startsWith("$KV"));
     expect(writes.map(({ subject }) => subject).toSorted()).toEqual([
-      "$KV.cotal_acl_main.>",
       "$KV.cotal_channels_main.>",
       "$KV.cotal_leases_main.>",
       "$KV.cotal_records_main.svc.*.*.spec",
@@ -580,6 +590,7 @@ describe("PF.02 the life of a credential", () => {
       "purger",
       "registrar",
       "session-caller",
+      "store-upgrader",
       "system-administrator",
       "transfer-writer",
     ]);

@@ -317,7 +317,7 @@ describe("who gets no credential", () => {
     expect(ledger.keys("auth").filter((key) => key.startsWith("cred."))).toHaveLength(1);
   });
 
-  test("a credential that was revoked, and a lifecycle that is not the alias's current one", async () => {
+  test("W10.08 a credential that was revoked, and a lifecycle that is not the alias's current one", async () => {
     const ledger = memoryLedger();
     const uid = await issue(ledger.store(), "op1");
     const row = ledger.row("auth", `cred.${uid}.${USER}`) as object;

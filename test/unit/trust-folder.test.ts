@@ -1,6 +1,7 @@
 /** Trust material on disk: modes, first writer wins, and no half-written file. */
 import { fork } from "node:child_process";
 import {
+  chmodSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -15,7 +16,14 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { createPrivate, keptKey, keptSecret, trustPaths, writePrivate } from "../../shared/trust/folder.ts";
+import {
+  createPrivate,
+  keptKey,
+  keptSecret,
+  trustPaths,
+  writePrivate,
+  writePrivateBeside,
+} from "../../shared/trust/folder.ts";
 
 function folder(): string {
   const path = mkdtempSync(join(tmpdir(), "cotal-trust-"));
@@ -37,6 +45,29 @@ describe("files and folders", () => {
       createPrivate(`${path}2`, () => "secret");
       expect(mode(`${path}2`)).toBe("600");
     }
+  });
+
+  test("a folder that is not ours keeps its mode, and the file in it is private all the same", () => {
+    const root = folder();
+    mkdirSync(join(root, "run"));
+    chmodSync(join(root, "run"), 0o755);
+    for (const [path, expected] of [
+      [join(root, "run", "face.json"), "755"],
+      [join(root, "new", "face.json"), "700"],
+    ] as const) {
+      writePrivateBeside(path, "secret");
+      expect([mode(path), mode(dirname(path)), readdirSync(dirname(path))]).toEqual(["600", expected, ["face.json"]]);
+    }
+  });
+
+  test("what could not be written leaves nothing behind, try after try", () => {
+    const root = folder();
+    mkdirSync(join(root, "a"));
+    writeFileSync(join(root, "a", "full"), "");
+    for (let round = 0; round < 3; round += 1) {
+      expect(() => writePrivate(join(root, "a"), "secret")).toThrow(/EISDIR|ENOTEMPTY|EEXIST|ENOTDIR/);
+    }
+    expect(readdirSync(root)).toEqual(["a"]);
   });
 
   test("a loose file becomes a private one when it is written anew", () => {

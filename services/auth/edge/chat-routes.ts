@@ -27,9 +27,10 @@ import { ownerToken } from "../../../shared/trust/owner.ts";
 import type { Chat } from "../plane/chat/chat.ts";
 import type { ConnectLimits } from "./connect-limits.ts";
 import type { FaceRoute } from "./http.ts";
+import { type InFlight, createInFlight } from "./in-flight.ts";
 import type { IdentityProvider } from "./idp.ts";
 import type { ProbingBudget } from "./probing-budget.ts";
-import { type Answer, proofRefused, rateLimited, refusalOf, refuse, tooMany } from "./refusals.ts";
+import { type Answer, proofRefused, rateLimited, refusalOf, refuse } from "./refusals.ts";
 
 export type ChatRouteOptions = {
   readonly space: string;
@@ -84,11 +85,11 @@ type Door<R> = {
 type Settled = { readonly answer: Answer; readonly result: string; readonly who?: Principal; readonly cause?: unknown };
 
 export function chatRoutes(options: ChatRouteOptions): readonly FaceRoute[] {
-  const serving = { inFlight: 0 };
+  const inFlight = createInFlight(options.maxInFlight ?? DEFAULT_MAX_CHATS);
   return [
-    route(openDoor(options), options, serving),
-    route(bearerDoor(options), options, serving),
-    route(retireDoor(options), options, serving),
+    route(openDoor(options), options, inFlight),
+    route(bearerDoor(options), options, inFlight),
+    route(retireDoor(options), options, inFlight),
   ];
 }
 
@@ -171,15 +172,16 @@ function ofHolder(chat: Chat) {
 
 const hashOf = (secret: string): string => createHash("sha256").update(secret).digest("hex");
 
-function route<R extends Common>(door: Door<R>, options: ChatRouteOptions, serving: { inFlight: number }): FaceRoute {
-  const { clock, budget, onEvent, maxInFlight = DEFAULT_MAX_CHATS } = options;
+function route<R extends Common>(door: Door<R>, options: ChatRouteOptions, inFlight: InFlight): FaceRoute {
+  const { clock, budget, onEvent } = options;
   return {
     method: "POST",
     path: door.path,
     guarded: true,
     handle: async (body, peer) => {
       const began = clock();
-      const { answer, result, who, cause } = serving.inFlight >= maxInFlight ? BUSY : await counted();
+      const settled: Settled = await inFlight.whole(() => serve(body, door, inFlight, options));
+      const { answer, result, who, cause } = settled;
       const of = who === undefined ? {} : { principal: dotForm(who) };
       onEvent({
         route: door.path,
@@ -189,20 +191,9 @@ function route<R extends Common>(door: Door<R>, options: ChatRouteOptions, servi
         ...(cause === undefined ? {} : { cause }),
       });
       return told(budget(answer, peer, who !== undefined));
-
-      async function counted(): Promise<Settled> {
-        serving.inFlight += 1;
-        try {
-          return await serve(body, door, options);
-        } finally {
-          serving.inFlight -= 1;
-        }
-      }
     },
   };
 }
-
-const BUSY: Settled = { answer: tooMany(1, "busy"), result: "busy" };
 
 /** What a refusal does not say itself: it was made before anything was done. */
 function told(answer: Answer): Answer {
@@ -210,23 +201,40 @@ function told(answer: Answer): Answer {
   return { ...answer, body: { outcome: Outcome.NotExecuted, ...answer.body } };
 }
 
-async function serve<R extends Common>(body: unknown, door: Door<R>, options: ChatRouteOptions): Promise<Settled> {
+async function serve<R extends Common>(
+  body: unknown,
+  door: Door<R>,
+  inFlight: InFlight,
+  options: ChatRouteOptions,
+): Promise<Settled> {
   const asked = read(body, door, options.space);
   if ("answer" in asked) return asked;
   const proof = await options.idp.verify(asked.request.idToken);
   if (!proof.ok) return { answer: proofRefused(proof.fault), result: `proof-${proof.fault}` };
   const { issuer, subject } = proof.person;
   const owner = ownerToken(options.ownerSecret, issuer, subject);
+  const cli = principal(owner, CHAT_PARENT);
+  if (door.fresh && options.now() / 1000 - proof.issued > options.freshSeconds) {
+    return { ...stale(options.freshSeconds), who: cli };
+  }
   const person = { owner, proofExpires: proof.expires };
-  let who = principal(owner, CHAT_PARENT);
+  const settled: Settled = await inFlight.ofOwner(owner, () => granted(asked.request, door, person, options));
+  return { who: cli, ...settled };
+}
+
+/** For somebody whose proof holds. */
+async function granted<R>(
+  request: R,
+  door: Door<R>,
+  person: Person,
+  { limits }: Pick<ChatRouteOptions, "limits">,
+): Promise<Settled> {
+  let who = principal(person.owner, CHAT_PARENT);
   try {
-    if (door.fresh && options.now() / 1000 - proof.issued > options.freshSeconds) {
-      return { ...stale(options.freshSeconds), who };
-    }
-    who = await door.who(asked.request, owner);
-    const over = options.limits.limited(who);
+    who = await door.who(request, person.owner);
+    const over = limits.limited(who);
     if (over !== undefined) return { answer: rateLimited(over), result: "rate-limited", who };
-    const done = await door.run(asked.request, person);
+    const done = await door.run(request, person);
     return { answer: { status: 200, body: done.body }, result: "ok", who: done.who };
   } catch (cause) {
     return failed(cause, who);

@@ -23,6 +23,7 @@ import type { Authority, SignIn } from "../plane/authority-type.ts";
 import type { ConnectLimits } from "./connect-limits.ts";
 import { type Asked, type AskedView, readExchange } from "./exchange-request.ts";
 import type { Peer } from "./http.ts";
+import { type InFlight, createInFlight } from "./in-flight.ts";
 import { type DmReaderProofs, type IdentityProvider, ProofFault } from "./idp.ts";
 import type { ProbingBudget } from "./probing-budget.ts";
 import { type Answer, proofRefused, rateLimited, refusalOf, refuse, selectionRefused, tooMany } from "./refusals.ts";
@@ -72,28 +73,18 @@ type Settled = { readonly answer: Answer; readonly result: string; readonly who?
 
 export function createExchange(options: ExchangeOptions): Exchange {
   const { clock, budget, onEvent, maxInFlight = DEFAULT_MAX_EXCHANGES } = options;
-  let inFlight = 0;
+  const inFlight = createInFlight(maxInFlight);
   return async (body, peer) => {
     const began = clock();
-    const { answer, result, who, cause } = inFlight >= maxInFlight ? BUSY : await counted();
+    const settled: Settled = await inFlight.whole(() => exchange(body, peer.face, inFlight, options));
+    const { answer, result, who, cause } = settled;
     const principal = who === undefined ? {} : { principal: dotForm(who) };
     onEvent({ result, milliseconds: clock() - began, ...principal, ...(cause === undefined ? {} : { cause }) });
     return budget(answer, peer, who !== undefined);
-
-    async function counted(): Promise<Settled> {
-      inFlight += 1;
-      try {
-        return await exchange(body, peer.face, options);
-      } finally {
-        inFlight -= 1;
-      }
-    }
   };
 }
 
-const BUSY: Settled = { answer: tooMany(1, "busy"), result: "busy" };
-
-async function exchange(body: unknown, face: Face, options: ExchangeOptions): Promise<Settled> {
+async function exchange(body: unknown, face: Face, inFlight: InFlight, options: ExchangeOptions): Promise<Settled> {
   const asked = readExchange(body, options.space);
   if ("answer" in asked) return asked;
   const proved = await prove(asked, options);
@@ -102,12 +93,18 @@ async function exchange(body: unknown, face: Face, options: ExchangeOptions): Pr
   const over = options.limits.limited(who);
   if (over !== undefined) return { answer: rateLimited(over), result: "rate-limited", who };
   try {
-    const viewed = asked.view === undefined ? NO_VIEW : await choose(asked.view, face, proved, options);
-    if ("answer" in viewed) return { ...viewed, who };
-    return { answer: await release(proved, viewed.claim, options), result: "ok", who };
+    const settled: Settled = await inFlight.ofOwner(who.owner, () => granted(asked, face, proved, options));
+    return { ...settled, who };
   } catch (cause) {
     return failed(cause, who);
   }
+}
+
+/** For somebody whose proof holds. */
+async function granted(asked: Asked, face: Face, proved: Proved, options: ExchangeOptions): Promise<Settled> {
+  const viewed = asked.view === undefined ? NO_VIEW : await choose(asked.view, face, proved, options);
+  if ("answer" in viewed) return viewed;
+  return { answer: await release(proved, viewed.claim, options), result: "ok" };
 }
 
 function failed(cause: unknown, who?: Principal): Settled {

@@ -7,8 +7,9 @@
  *    before it is served on.
  * 2. The files are compared by content: a renewal that swaps a link is seen like any other.
  * 3. No message holds anything that a file does.
+ * 4. When the certificate that is served ends is told as it is read, and once a day: nobody else looks.
  */
-import { createHash } from "node:crypto";
+import { X509Certificate, createHash } from "node:crypto";
 import type { Server } from "node:https";
 import { type SecureContextOptions, createSecureContext } from "node:tls";
 import { redactText } from "../../../shared/daemon/redact.ts";
@@ -24,6 +25,8 @@ export type TlsFiles = {
 };
 
 export type TlsEvent =
+  /** The certificate that is served ends then, in epoch milliseconds; perhaps it has. */
+  | { readonly kind: "ends"; readonly at: number }
   | { readonly kind: "renewed" }
   /** What is there now can't be used. */
   | { readonly kind: "kept"; readonly cause: unknown }
@@ -33,6 +36,7 @@ export type TlsEvent =
 export const TLS_SETTING = { cert: "COTAL_AUTH_PUBLIC_TLS_CERT", key: "COTAL_AUTH_PUBLIC_TLS_KEY" } as const;
 
 const LOOK_MS = 10_000;
+const DAY_MS = 86_400_000;
 
 type Pair = Required<Pick<SecureContextOptions, "cert" | "key" | "minVersion">>;
 
@@ -45,10 +49,14 @@ export type KeptPair = {
 
 /** Reads both files. Throws `failed-precondition` that names the setting to look at. */
 export function openPair(files: TlsFiles, onEvent: (event: TlsEvent) => void): KeptPair {
+  let ends = Number.NaN;
+  const sayEnd = (): void => onEvent({ kind: "ends", at: ends });
   const read = (): Pair => {
     const cert = textOf(files.cert, TLS_SETTING.cert);
     const key = textOf(files.key, TLS_SETTING.key);
     const pair = usable(cert.text, key.text);
+    ends = endOf(cert.text);
+    sayEnd();
     if (key.warning !== undefined) {
       onEvent({ kind: "exposed", warning: `the file ${redactText(files.key)} ${key.warning}` });
     }
@@ -70,8 +78,12 @@ export function openPair(files: TlsFiles, onEvent: (event: TlsEvent) => void): K
           onEvent({ kind: "kept", cause });
         }
       }, files.lookMs ?? LOOK_MS);
-      timer.unref();
-      return () => clearInterval(timer);
+      const daily = setInterval(sayEnd, DAY_MS);
+      for (const one of [timer, daily]) one.unref();
+      return () => {
+        clearInterval(timer);
+        clearInterval(daily);
+      };
     },
   };
 }
@@ -86,6 +98,11 @@ function usable(cert: string, key: string): Pair {
     const code = error instanceof Error && "code" in error ? String(error.code) : "not PEM";
     throw unfit(`${TLS_SETTING.cert} and ${TLS_SETTING.key} name no certificate with its own key (${code})`);
   }
+}
+
+/** Of the first certificate: the server's own. */
+function endOf(cert: string): number {
+  return Date.parse(new X509Certificate(cert).validTo);
 }
 
 function textOf(path: string, of: string): { readonly text: string; readonly warning?: string } {

@@ -82,7 +82,13 @@ export type FaceOptions = {
 };
 
 /** For metrics and the log: the route as it was declared, never the address that came. */
-export type FaceEvent = { readonly route: string; readonly status: number; readonly cause?: unknown };
+export type FaceEvent = {
+  readonly route: string;
+  readonly status: number;
+  /** Of a refusal: one word of a closed list. */
+  readonly reason?: string;
+  readonly cause?: unknown;
+};
 
 export type OpenFace = { readonly port: number; readonly url: string; readonly close: () => Promise<void> };
 
@@ -171,7 +177,9 @@ function guard(app: FastifyInstance, { kind, onEvent }: FaceOptions): void {
     if (refusal !== undefined) await send(reply, refusal);
   });
   app.addHook("onResponse", (request, reply, done) => {
-    onEvent({ route: request.routeOptions.url ?? "none", status: reply.statusCode });
+    const reason = reasons.get(reply);
+    const why = reason === undefined ? {} : { reason };
+    onEvent({ route: request.routeOptions.url ?? "none", status: reply.statusCode, ...why });
     done();
   });
   app.setNotFoundHandler((_request, reply) => send(reply, NO_ROUTE));
@@ -196,7 +204,12 @@ function isGuarded(config: object): boolean {
 
 const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
 
+/** Of each refusal that is on its way: an operator reads no body. */
+const reasons = new WeakMap<FastifyReply, string>();
+
 function send(reply: FastifyReply, { status, headers, body }: Answer): FastifyReply {
+  const reason: unknown = Reflect.get(body, "reason");
+  if (typeof reason === "string") reasons.set(reply, reason);
   return reply
     .code(status)
     .headers({ "cache-control": "no-store", ...headers })

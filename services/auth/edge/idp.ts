@@ -145,12 +145,19 @@ function reader(options: IdpOptions): (idToken: string) => Promise<Token> {
       if (payload["events"] !== undefined) return fault(ProofFault.WrongType);
       const { sub, iat = 0, exp = 0 } = payload;
       if (iat * 1000 > now() + CLOCK_TOLERANCE * 1000) return fault(ProofFault.NotYetValid);
-      if (typeof sub !== "string" || sub === "" || sub.length > MAX_SUBJECT) return fault(ProofFault.MissingClaim);
-      return { ok: true, payload, proved: { ok: true, person: { issuer, subject: sub }, issued: iat, expires: exp } };
+      if (!isSubject(sub)) return fault(ProofFault.MissingClaim);
+      // A NumericDate may have a fraction (RFC 7519, 2); what is signed from it here has none.
+      const [issued, expires] = [Math.floor(iat), Math.floor(exp)];
+      return { ok: true, payload, proved: { ok: true, person: { issuer, subject: sub }, issued, expires } };
     } catch (error) {
       return fault(faultOf(error));
     }
   };
+}
+
+/** Text of one spelling: whatever is no Unicode comes to the same bytes, and would be one person. */
+function isSubject(sub: unknown): sub is string {
+  return typeof sub === "string" && sub !== "" && sub.length <= MAX_SUBJECT && sub.isWellFormed();
 }
 
 /** Faults of the library, by its codes; a code that is not here was met while its keys were fetched. */
@@ -193,7 +200,9 @@ export function issuerKeys({ issuer, jwks, now }: Pick<IdpOptions, "issuer" | "j
     return createRemoteJWKSet(new URL(address), { timeoutDuration: FETCH_MS, cooldownDuration: COOLDOWN_MS });
   };
   return async (header, token) => {
-    if (now() - failedAt < COOLDOWN_MS) {
+    const since = now() - failedAt;
+    // Not while a clock that was set back catches up.
+    if (since >= 0 && since < COOLDOWN_MS) {
       // A stranger's key id must not keep people out whose key is known.
       const held = found?.fresh === true ? found.jwks() : undefined;
       if (held === undefined) throw new TypeError("the issuer could not be reached a moment ago");
@@ -240,9 +249,12 @@ async function boundedText(response: Response): Promise<string> {
 const LOOPBACK: ReadonlySet<string> = new Set(["127.0.0.1", "localhost", "[::1]"]);
 
 /** Keys over an open line would be anybody's keys. */
-function checkAddress(address: string): void {
+export function checkAddress(address: string): void {
   const url = URL.canParse(address) ? new URL(address) : undefined;
   const safe = url?.protocol === "https:" || (url?.protocol === "http:" && LOOPBACK.has(url.hostname));
   if (!safe)
-    throw badRequest("an identity provider's address begins with https://", "http:// is for this machine only");
+    throw badRequest(
+      "an identity provider's address begins with https://",
+      "set COTAL_IDP_ISSUER, and COTAL_IDP_JWKS if it is used, to such an address; http:// is for this machine only",
+    );
 }

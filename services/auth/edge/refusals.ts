@@ -73,6 +73,11 @@ export function rateLimited({ limit, retryAfterSeconds }: Limited): Answer {
 /** Why a 429 or 503 asks to wait, and for whom. */
 const WAITS = {
   busy: [ErrorCode.Unavailable, "too many exchanges at once", "then try again"],
+  "busy-with-you": [
+    ErrorCode.ResourceExhausted,
+    "you asked for too much at once",
+    "then ask again; others are served meanwhile",
+  ],
   "refused-too-often": [
     ErrorCode.ResourceExhausted,
     "too many refused requests from this address",

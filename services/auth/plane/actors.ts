@@ -4,23 +4,24 @@
  * Invariants
  * 1. Only the plane changes a row, and each change is pinned to the row it was made from.
  * 2. A revoked row is never brought back: a new grant draws a new lifecycle UID, and only once the
- *    revoked lifecycle is proved gone.
+ *    revoked lifecycle is proved gone, and can't be begun any more.
  * 3. The read ACL is never wider than what the broker has accepted: a change writes it after the row, and
  *    writes it even if nothing in it changes (`record-connect.ts`).
  */
-import { type Row, readRow } from "../../../shared/ledger/store.ts";
+import type { Row } from "../../../shared/ledger/store.ts";
 import { ErrorCode, badRequest } from "../../../shared/protocol/base/errors.ts";
 import { DERIVED_OWNER_TOKEN } from "../../../shared/protocol/base/grammar.ts";
 import { type Principal, dotForm, drawLifecycleUid, principal } from "../../../shared/protocol/base/principals.ts";
 import { checkName } from "../../../shared/protocol/chat/presence.ts";
 import { ActorRow, actorKey } from "../../../shared/protocol/ledger/actor-rows.ts";
-import { AclRow, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
+import { touchAcl } from "./acl.ts";
 import { outOfBounds, readActor } from "./actor-reads.ts";
 import type { ActorAdministration, ActorLists, Grant, ListedActors } from "./authority-type.ts";
 import { enterDaemon } from "./daemons.ts";
-import { beyond, both, normalised } from "./envelope.ts";
+import { activationOf, demandChosen } from "./enrol.ts";
+import { beyond, normalised } from "./envelope.ts";
 import { type PlaneParts, demandPlane, refusal, settled } from "./parts.ts";
-import { beginEnd, finishEnd } from "./retire.ts";
+import { beginEnd, beginToEnd, finishEnd } from "./retire.ts";
 
 export function createAdministration(parts: PlaneParts): ActorAdministration {
   const changing = <T>(run: () => Promise<T>): Promise<T> => {
@@ -62,6 +63,7 @@ async function grantOnce(parts: PlaneParts, grant: Grant): Promise<ActorRow> {
   if (!DERIVED_OWNER_TOKEN.test(p.owner) || parts.isReservedOwner(p.owner)) {
     throw badRequest(`${p.owner} is nobody who signs in`, "use the owner token that cotal whoami shows");
   }
+  demandChosen(p);
   if ((grant.kind === "managed") !== (grant.secretDigest !== undefined)) {
     throw badRequest("a managed agent has a secret, and a person has none", "give secretDigest with kind managed only");
   }
@@ -87,10 +89,18 @@ async function grantOnce(parts: PlaneParts, grant: Grant): Promise<ActorRow> {
     throw refusal(ErrorCode.PermissionDenied, `${dotForm(p)} can't be granted: ${outside}`, "grant less, or no parent");
   }
   await parts.tryMint(row);
-  if (found?.value.state === "revoked") await finishEnd(parts, p, found.value.lifecycleUid, found.value.at);
+  // Before anybody may hold it.
+  if (row.role !== undefined) await parts.makeQueue(row.role);
+  if (found?.value.state === "revoked") await endRevoked(parts, p, found.value);
   await writeRow(parts, p, found, row);
   if (kept !== undefined) await touchAcl(parts, row, kept.lifecycleUid);
   return row;
+}
+
+async function endRevoked(parts: PlaneParts, p: Principal, { lifecycleUid: uid, at }: ActorRow): Promise<void> {
+  // An enrolment that stands still may not have begun it yet, and must not begin it after the new one.
+  await settled(parts, () => beginToEnd(parts, activationOf(parts, p, uid)));
+  await finishEnd(parts, p, uid, at);
 }
 
 async function parentOf(
@@ -163,19 +173,4 @@ async function writeRow(
   const key = actorKey.actor(p);
   if (found === undefined) await ledger.create("auth", key, row);
   else await ledger.cas("auth", key, row, found.revision);
-}
-
-/** The ACL row keeps what both it and the new row grant; it widens at the next connect only. */
-export async function touchAcl(parts: PlaneParts, row: ActorRow, uid: string): Promise<void> {
-  const { ledger } = parts;
-  const key = ledgerKey.acl(row, uid);
-  await settled(parts, async () => {
-    const raw = await ledger.read("acl", key);
-    // None yet, or none any more: nobody reads by it.
-    if (raw.kind !== "value") return;
-    const found = await readRow(ledger, "acl", key, AclRow);
-    if (found === undefined) return;
-    const allowSubscribe = both(found.value.allowSubscribe, row.allowSubscribe);
-    await ledger.cas("acl", key, { ...found.value, allowSubscribe, at: parts.now() }, found.revision);
-  });
 }

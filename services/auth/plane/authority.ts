@@ -16,7 +16,7 @@ export function createAuthority(parts: PlaneParts): Authority & ActorAdministrat
   return {
     readActor: (p) => readActor(parts.ledger, p),
     // One actor's exchanges would only take each other's compare-and-set.
-    enrol: (p, who) => inTurn(dotForm(p), () => enrol(parts, p, who)),
+    enrol: (p, who) => inTurn(dotForm(p), () => enrol(parts, inTurn, p, who)),
     proveAgent: (p, secret) => proveAgent(parts, p, secret),
     chooseView: async (p, by, request) => {
       const row = await demandRow(parts, p, by);

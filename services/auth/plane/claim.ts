@@ -10,10 +10,12 @@
  *    heartbeat.
  * 2. Whoever finds the row held waits quietly: no connection is opened to wait.
  * 3. A clean end closes the holding connection first and then releases the row.
+ * 4. It is held from the row's taking on, and said to be once its duty has begun: a duty that can't begin is a
+ *    failure, told once while it lasts the same.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { type LedgerStore, type Row, readRow } from "../../../shared/ledger/store.ts";
-import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
+import { CotalError, ErrorCode, toCotalError } from "../../../shared/protocol/base/errors.ts";
 import { type ConnectionTuple, PlaneRow, actorKey } from "../../../shared/protocol/ledger/actor-rows.ts";
 import type { Liveness } from "./liveness.ts";
 
@@ -68,14 +70,18 @@ export function keepClaim(parts: ClaimParts): Claim {
     // What ends because it was told to is no news.
     if (stopping.signal.aborted) return;
     // A wait is told once, not at each look.
-    if (said === state.kind && !held) return;
-    said = state.kind;
+    const news = newsOf(state);
+    if (said === news && !held) return;
+    said = news;
     parts.onState(state);
+  };
+  const take = (taken: boolean): void => {
+    held = taken;
   };
   const run = async (): Promise<void> => {
     while (!stopping.signal.aborted) {
       try {
-        await turn(parts, say, stopping.signal);
+        await turn(parts, { say, take }, stopping.signal);
       } catch (cause) {
         say({ kind: "failed", cause });
       }
@@ -92,8 +98,19 @@ export function keepClaim(parts: ClaimParts): Claim {
   };
 }
 
+/** Two failures with the same words are one piece of news. */
+function newsOf(state: ClaimState): string {
+  return state.kind === "failed" ? `${state.kind} ${toCotalError(state.cause).message}` : state.kind;
+}
+
+type Told = {
+  readonly say: (state: ClaimState) => void;
+  /** Whether it is held, before anybody is told. */
+  readonly take: (taken: boolean) => void;
+};
+
 /** One try: until the claim is lost, or at once if it can't be had. */
-async function turn(parts: ClaimParts, say: (state: ClaimState) => void, stopping: AbortSignal): Promise<void> {
+async function turn(parts: ClaimParts, { say, take: hold }: Told, stopping: AbortSignal): Promise<void> {
   const found = await readRow(parts.ledger, "auth", actorKey.plane, PlaneRow);
   const obstacle = await standsInTheWay(parts, found?.value);
   if (obstacle !== undefined) return say(obstacle);
@@ -103,14 +120,15 @@ async function turn(parts: ClaimParts, say: (state: ClaimState) => void, stoppin
   try {
     taken = await take(parts, found, holding.tuple);
     if (taken === undefined) return say({ kind: "outrun" });
-    say({ kind: "held", generation: taken.value.generation });
+    hold(true);
     const duty = await parts.whileHeld();
+    say({ kind: "held", generation: taken.value.generation });
     await Promise.race([holding.ended, aborted(stopping)]);
     say({ kind: "lost" });
     await duty.stop();
   } finally {
     // Also where the duty could not begin, or not end.
-    if (taken !== undefined) say({ kind: "lost" });
+    hold(false);
     await holding.close();
     if (taken !== undefined) await release(parts, taken);
   }

@@ -9,10 +9,12 @@
  *    process, is the same operation.
  * 2. An existing lifecycle needs no plane; a new one does (decision H45).
  * 3. The row is read again once the head is active and before the gate opens: whoever revokes it either
- *    finds the head and ends it, or has revoked before that reading and stops the activation there.
+ *    finds the head and ends it, or has revoked before that reading and stops the activation there. Whoever
+ *    narrows it either finds the read ACL and narrows that, or has written before that reading (H34).
+ * 4. New names of one owner are counted and made one after another: many at once are no more than allowed.
  */
 import { createHash, timingSafeEqual } from "node:crypto";
-import { activate, enterCredential } from "../../../shared/ledger/activation.ts";
+import { type ActivationRequest, activate, enterCredential } from "../../../shared/ledger/activation.ts";
 import { ROOT_LIFE_SECONDS, rootCredentialId } from "../../../shared/ledger/root.ts";
 import { type Row, createOrRead, readRow } from "../../../shared/ledger/store.ts";
 import { canonicalDigest } from "../../../shared/protocol/base/canonical.ts";
@@ -22,22 +24,31 @@ import { type Principal, dotForm, drawLifecycleUid, principal } from "../../../s
 import { checkName } from "../../../shared/protocol/chat/presence.ts";
 import { type ActorRow, actorKey } from "../../../shared/protocol/ledger/actor-rows.ts";
 import { AclRow, GateRow, HeadRow, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
+import { aclOf, touchAcl } from "./acl.ts";
 import { outOfBounds, readActor } from "./actor-reads.ts";
 import type { Enrolled, SignIn } from "./authority-type.ts";
 import { normalised } from "./envelope.ts";
 import { type PlaneParts, demandPlane, refusal, settled } from "./parts.ts";
+import type { Turns } from "./turns.ts";
 
 /** Names that only the service itself gives (§10 chat sessions, §13.1 service custody). */
 const RESERVED_LEADS = ["chat_", "svc_"] as const;
 
-export async function enrol(parts: PlaneParts, p: Principal, who: SignIn): Promise<Enrolled> {
+/** `inTurn` keeps the new names of an owner apart. */
+export async function enrol(parts: PlaneParts, inTurn: Turns, p: Principal, who: SignIn): Promise<Enrolled> {
   const alias = principal(p.owner, p.actor);
-  return settled(parts, () => enrolOnce(parts, alias, who));
+  const first = () => inTurn(p.owner, () => firstRow(parts, alias, who));
+  return settled(parts, () => enrolOnce(parts, first, alias, who));
 }
 
-async function enrolOnce(parts: PlaneParts, p: Principal, who: SignIn): Promise<Enrolled> {
+async function enrolOnce(
+  parts: PlaneParts,
+  first: () => Promise<Row<ActorRow>>,
+  p: Principal,
+  who: SignIn,
+): Promise<Enrolled> {
   const { ledger } = parts;
-  const row = (await readActor(ledger, p)) ?? (await firstRow(parts, p, who));
+  const row = (await readActor(ledger, p)) ?? (await first());
   await demandGranted(parts, row.value, p, who.by);
   if (who.by === "agent") demandSecret(row.value, who.secret);
   const { lifecycleUid: uid } = row.value;
@@ -119,6 +130,12 @@ const notThatAgent = (): CotalError =>
     "take the secret that its manager was given",
   );
 
+/** Throws for a name that nobody chooses: a row under it would be nobody's, or stand beside another's lifecycle. */
+export function demandChosen({ actor }: Principal): void {
+  if (!RESERVED_LEADS.some((lead) => actor.startsWith(lead))) return;
+  throw refusal(ErrorCode.PermissionDenied, `${actor} is a name that the service gives`, "choose another name");
+}
+
 /** Under the policy `auto` signing in is what makes an actor. */
 async function firstRow(parts: PlaneParts, p: Principal, who: SignIn): Promise<Row<ActorRow>> {
   const { ledger, policy, defaults, actorsPerOwner } = parts;
@@ -126,9 +143,7 @@ async function firstRow(parts: PlaneParts, p: Principal, who: SignIn): Promise<R
   if (policy !== "auto" || !DERIVED_OWNER_TOKEN.test(p.owner) || parts.isReservedOwner(p.owner)) {
     throw ungranted(p);
   }
-  if (RESERVED_LEADS.some((lead) => p.actor.startsWith(lead))) {
-    throw refusal(ErrorCode.PermissionDenied, `${p.actor} is a name that the service gives`, "choose another name");
-  }
+  demandChosen(p);
   demandPlane(parts);
   const have = await ledger.keys("auth", actorKey.actorsOf(p.owner));
   if (have.length >= actorsPerOwner) {
@@ -157,44 +172,39 @@ async function firstRow(parts: PlaneParts, p: Principal, who: SignIn): Promise<R
 async function begin(parts: PlaneParts, row: Row<ActorRow>, p: Principal): Promise<void> {
   demandPlane(parts);
   const { lifecycleUid: uid, role } = row.value;
-  await activate(
-    parts.ledger,
-    {
-      opId: `enrol-${uid}`,
-      principal: p,
-      requestDigest: canonicalDigest({ principal: dotForm(p), uid }),
-      managerInstance: parts.managerInstance,
-      uid,
-      now: parts.now(),
-      random: parts.random,
-    },
-    async () => {
-      await parts.makeDurables(p, uid, role);
-      await createOrRead(parts.ledger, "acl", ledgerKey.acl(p, uid), AclRow, firstAcl(row.value, parts.now()));
-      const now = await readActor(parts.ledger, p);
-      if (now?.value.state === "active" && now.value.lifecycleUid === uid) return;
+  await activate(parts.ledger, activationOf(parts, p, uid), async () => {
+    await parts.makeDurables(p, uid, role);
+    await createOrRead(parts.ledger, "acl", ledgerKey.acl(p, uid), AclRow, firstAcl(row.value, parts.now()));
+    const now = await readActor(parts.ledger, p);
+    if (now?.value.state !== "active" || now.value.lifecycleUid !== uid) {
       throw refusal(
         ErrorCode.PermissionDenied,
         `the grant of ${dotForm(p)} was revoked meanwhile`,
         "ask the operator to grant it again: cotal actor grant",
       );
-    },
-  );
+    }
+    // Whoever narrowed the row before this reading may have found no read ACL to narrow.
+    if (now.revision !== row.revision) await touchAcl(parts, now.value, uid);
+  });
+}
+
+/** The activation of the lifecycle that an actor's row names, whoever drives it. */
+export function activationOf(
+  { managerInstance, now, random }: Pick<PlaneParts, "managerInstance" | "now" | "random">,
+  p: Principal,
+  uid: string,
+): ActivationRequest {
+  return {
+    opId: `enrol-${uid}`,
+    principal: p,
+    requestDigest: canonicalDigest({ principal: dotForm(p), uid }),
+    managerInstance,
+    uid,
+    now: now(),
+    random,
+  };
 }
 
 function firstAcl(row: ActorRow, at: number): AclRow {
   return aclOf(row, rootCredentialId(row.lifecycleUid, 1), at);
-}
-
-/** The read ACL of a lifecycle as its actor's row grants it (decisions H34, H55). */
-export function aclOf(row: ActorRow, credential: string, at: number): AclRow {
-  return {
-    v: 1,
-    name: row.name,
-    allowSubscribe: row.allowSubscribe,
-    ...(row.role === undefined ? {} : { role: row.role }),
-    durables: true,
-    credential,
-    at,
-  };
 }

@@ -27,6 +27,8 @@ export type PlaneParts = {
   readonly holdsPlane: () => boolean;
   /** Makes what a lifecycle receives through; safe to run again. */
   readonly makeDurables: (p: Principal, uid: string, role: string | undefined) => Promise<void>;
+  /** Makes what the holders of a role share; safe to run again. */
+  readonly makeQueue: (role: string) => Promise<void>;
   /**
    * Is anybody connected under this name, of whatever lifecycle? Asked once nothing new of it can be let in:
    * `none` then means that nobody of it is, or will be.
@@ -84,6 +86,6 @@ export function demandPlane({ holdsPlane }: Pick<PlaneParts, "holdsPlane">): voi
   throw refusal(
     ErrorCode.Unavailable,
     "this process does not hold the authority plane of the space",
-    "ask again in a moment; cotal doctor names who holds it",
+    "ask the process that holds it, which says so in its log and its metrics; who was let in before gets in here too",
   );
 }

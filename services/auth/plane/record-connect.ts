@@ -14,9 +14,9 @@ import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import { type Principal, dotForm } from "../../../shared/protocol/base/principals.ts";
 import { type NatkeyRow, actorKey } from "../../../shared/protocol/ledger/actor-rows.ts";
 import { AclRow, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
+import { aclOf } from "./acl.ts";
 import { readActor } from "./actor-reads.ts";
 import type { Authority, Checked, Connect } from "./authority-type.ts";
-import { aclOf } from "./enrol.ts";
 import { type PlaneParts, refusal } from "./parts.ts";
 
 type RecordParts = Pick<PlaneParts, "ledger" | "space" | "now">;

@@ -3,7 +3,7 @@ import { type Expected, type Who, allStreams, dot, pub, sub } from "./kit.ts";
 
 export function ledger(who: Who): Expected[] {
   const { space: s, elsewhere } = who;
-  const own = [`KV_cotal_auth_${s}`, `KV_cotal_records_${s}`];
+  const own = [`KV_cotal_auth_${s}`, `KV_cotal_records_${s}`, `KV_cotal_acl_${s}`];
   return [
     {
       account: "store",
@@ -15,6 +15,7 @@ export function ledger(who: Who): Expected[] {
           `$KV.cotal_records_${s}.uid.>`,
           `$KV.cotal_records_${s}.lifecycle.>`,
           `$KV.cotal_records_${s}.frontier.>`,
+          `$KV.cotal_acl_${s}.>`,
         ),
       ],
       deny: [],
@@ -56,7 +57,6 @@ export function ledger(who: Who): Expected[] {
         ),
         ...pub(
           `$KV.cotal_auth_${s}.gate`,
-          `$KV.cotal_acl_${s}.x`,
           `$KV.cotal_channels_${s}.x`,
           `$KV.cotal_presence_${s}.${dot(who)}`,
         ),

@@ -118,7 +118,7 @@ function inStore(who: Who): Expected {
       ),
       ...pub(`$JS.API.STREAM.MSG.GET.CHAT_${s}`, `$JS.API.STREAM.MSG.GET.DM_${s}`, `$JS.API.DIRECT.GET.CHAT_${s}`),
       ...read.flatMap((stream) => pub(`$JS.API.STREAM.MSG.GET.${stream}`, `$JS.API.DIRECT.GET.${stream}`)),
-      ...pub(`$KV.cotal_channels_${s}.>`, `$KV.cotal_acl_${s}.>`, `$KV.cotal_leases_${s}.>`),
+      ...pub(`$KV.cotal_channels_${s}.>`, `$KV.cotal_leases_${s}.>`),
       // The contract publisher, and service records: of all records these alone.
       ...pub(`cotal.${s}.epc.*`, `$JS.API.STREAM.MSG.GET.EPC_${s}`),
       ...pub(`$KV.cotal_records_${s}.svc.*.*.spec`, `$KV.cotal_records_${s}.svc.*.*.status`),

@@ -1,6 +1,5 @@
 /**
- * The lifecycle under a chat session (§13.1): its activation, and the beginning of one that is only there
- * to be ended.
+ * The lifecycle under a chat session (§13.1): its activation.
  *
  * Invariants
  * 1. One operation for one UID, whoever drives it: an opening, its retry, or the sweep.
@@ -8,15 +7,15 @@
  * 3. The holder row is read again once the head is active and before the gate opens: whoever fences it
  *    either finds the head and ends it, or has fenced before that reading and stops the activation there.
  */
-import { activate, enterCredential } from "../../../../shared/ledger/activation.ts";
+import { type ActivationRequest, activate, enterCredential } from "../../../../shared/ledger/activation.ts";
 import { rootCredentialId } from "../../../../shared/ledger/root.ts";
-import { createOrRead, readRow } from "../../../../shared/ledger/store.ts";
+import { createOrRead } from "../../../../shared/ledger/store.ts";
 import { canonicalDigest } from "../../../../shared/protocol/base/canonical.ts";
 import { ErrorCode } from "../../../../shared/protocol/base/errors.ts";
 import { dotForm } from "../../../../shared/protocol/base/principals.ts";
 import type { ChatHolderRow, ChatSession } from "../../../../shared/protocol/ledger/chat-rows.ts";
-import { AclRow, HeadRow, ledgerKey } from "../../../../shared/protocol/ledger/rows.ts";
-import { aclOf } from "../enrol.ts";
+import { AclRow, ledgerKey } from "../../../../shared/protocol/ledger/rows.ts";
+import { aclOf } from "../acl.ts";
 import { type PlaneParts, refusal } from "../parts.ts";
 import { actorOf, principalOf, readHolder, sessionName } from "./parts.ts";
 
@@ -39,23 +38,11 @@ export async function activateSession(parts: PlaneParts, session: ChatSession): 
   await enterCredential(parts.ledger, { principal: p, uid, credentialId, expires: exp });
 }
 
-/**
- * Begins a lifecycle that an opening has left, or not yet begun, without ever opening its gate: an end
- * needs a head, and what has an end can't be begun any more.
- */
-export async function beginToEnd(parts: PlaneParts, holder: ChatHolderRow): Promise<void> {
-  const head = await readRow(parts.ledger, "records", ledgerKey.head(principalOf(holder)), HeadRow);
-  if (head !== undefined) return;
-  const stop = refusal(ErrorCode.Cancelled, "it is only begun to be ended", "nothing is left to do");
-  await activate(parts.ledger, activationOf(parts, holder), () => Promise.reject(stop)).catch((thrown: unknown) => {
-    if (thrown !== stop) throw thrown;
-  });
-}
-
-function activationOf(
+/** The activation of a session's lifecycle, whoever drives it. */
+export function activationOf(
   { managerInstance, now, random }: PlaneParts,
   row: Pick<ChatHolderRow, "owner" | "actor" | "lifecycleUid">,
-): Parameters<typeof activate>[1] {
+): ActivationRequest {
   const { lifecycleUid: uid } = row;
   const p = principalOf(row);
   return {

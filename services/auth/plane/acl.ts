@@ -1,0 +1,43 @@
+/**
+ * The read ACL of a lifecycle: what mediated reads and stored copies are cut to (decisions H34, H55).
+ *
+ * Invariant: it is never wider than what the broker has accepted. It widens at a connect
+ * (`record-connect.ts`); a change of the actor's row only ever narrows it.
+ */
+import { readRow } from "../../../shared/ledger/store.ts";
+import type { ActorRow } from "../../../shared/protocol/ledger/actor-rows.ts";
+import { AclRow, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
+import { both } from "./envelope.ts";
+import { type PlaneParts, settled } from "./parts.ts";
+
+/** As the actor's row grants it. */
+export function aclOf(row: ActorRow, credential: string, at: number): AclRow {
+  return {
+    v: 1,
+    name: row.name,
+    allowSubscribe: row.allowSubscribe,
+    ...(row.role === undefined ? {} : { role: row.role }),
+    durables: true,
+    credential,
+    at,
+  };
+}
+
+/** Keeps what both it and this row grant. Written also if nothing changes: a connect under way must lose. */
+export async function touchAcl(
+  parts: Pick<PlaneParts, "ledger" | "now" | "random">,
+  row: ActorRow,
+  uid: string,
+): Promise<void> {
+  const { ledger } = parts;
+  const key = ledgerKey.acl(row, uid);
+  await settled(parts, async () => {
+    const raw = await ledger.read("acl", key);
+    // None yet, or none any more: nobody reads by it.
+    if (raw.kind !== "value") return;
+    const found = await readRow(ledger, "acl", key, AclRow);
+    if (found === undefined) return;
+    const allowSubscribe = both(found.value.allowSubscribe, row.allowSubscribe);
+    await ledger.cas("acl", key, { ...found.value, allowSubscribe, at: parts.now() }, found.revision);
+  });
+}
