@@ -8,12 +8,14 @@ import { Command, CommanderError, Option } from "commander";
 import version from "../package.json" with { type: "json" };
 import { registerActor } from "./commands/actor.ts";
 import { registerAsk } from "./commands/ask.ts";
+import { registerCall, registerScatter } from "./commands/call.ts";
 import { registerChannels } from "./commands/channels.ts";
 import { registerChannelSet } from "./commands/channel-set.ts";
 import { registerDeprovision } from "./commands/deprovision.ts";
 import { registerDm } from "./commands/dm.ts";
 import { registerDoctor } from "./commands/doctor.ts";
 import { registerDown } from "./commands/down.ts";
+import { registerDescribe, registerEndpoints } from "./commands/endpoints.ts";
 import { registerHistory } from "./commands/history.ts";
 import { registerJoin } from "./commands/join.ts";
 import { registerLimits } from "./commands/limits.ts";
@@ -52,6 +54,10 @@ const COMMANDS: readonly ((program: Command) => void)[] = [
   registerChannelSet,
   registerHistory,
   registerJoin,
+  registerEndpoints,
+  registerDescribe,
+  registerCall,
+  registerScatter,
   registerSpace,
   registerLimits,
 ];

@@ -6,19 +6,22 @@ import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
 import type { z } from "zod";
 import { openConnection } from "../shared/broker/connect.ts";
-import { type Call, createCaller } from "../shared/client/caller.ts";
+import { type Call, callOn } from "../shared/client/caller.ts";
+import { type EndpointClient, createEndpointClient } from "../shared/client/endpoint-client.ts";
+import { createRail } from "../shared/client/rail.ts";
 import { type Reads, createReads } from "../shared/client/reads.ts";
 import { watchDenials } from "../shared/client/denials.ts";
 import { type Credentials, dialedAs } from "../shared/client/identity.ts";
 import { openIdentity } from "../shared/client/user-identity.ts";
 import type { AuthCommand, ProvisionerCommand } from "../shared/grants/commands.ts";
 import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
-import type { Principal } from "../shared/protocol/base/principals.ts";
+import { type Principal, dotForm } from "../shared/protocol/base/principals.ts";
 import { EndpointName } from "../shared/protocol/endpoint/grammar.ts";
 import { trustPaths } from "../shared/trust/folder.ts";
 import { livePlane } from "../launcher/plane-record.ts";
 import { knownSpaces } from "../launcher/state-folder.ts";
 import { nothingRuns, reached } from "./reach.ts";
+import { wholeRoster } from "./roster.ts";
 import type { Target } from "./target.ts";
 
 export type Rail = {
@@ -33,6 +36,8 @@ export type Rail = {
   ) => Promise<z.infer<S>>;
   /** Calls a command of the auth service. */
   readonly askAuth: <S extends z.ZodType>(command: AuthCommand, args: object, answer: S) => Promise<z.infer<S>>;
+  /** Calls anybody's endpoint, by the contract that it describes. */
+  readonly endpoints: EndpointClient;
   readonly close: () => Promise<void>;
 };
 
@@ -79,17 +84,17 @@ export async function openRail(target: Target, credentials: Credentials): Promis
       }),
     credentials,
   );
-  const call: Call = advised(
-    createCaller({
-      nc: connection.nc,
-      space: identity.space,
-      caller: { principal: identity.principal, uid: identity.uid },
-      name: identity.name,
-      inboxPrefix: identity.inboxPrefix,
-      denials: watchDenials(connection.nc),
-      random: randomBytes,
-    }),
-  );
+  const rail = createRail({
+    nc: connection.nc,
+    space: identity.space,
+    caller: { principal: identity.principal, uid: identity.uid },
+    name: identity.name,
+    inboxPrefix: identity.inboxPrefix,
+    denials: watchDenials(connection.nc),
+    random: randomBytes,
+  });
+  const call: Call = advised(callOn(rail));
+  const reads = createReads(call, DEADLINE_MS);
   const ask = async <S extends z.ZodType>(
     endpoint: string,
     command: string,
@@ -107,7 +112,12 @@ export async function openRail(target: Target, credentials: Credentials): Promis
   };
   return {
     me: identity.principal,
-    reads: createReads(call, DEADLINE_MS),
+    reads,
+    endpoints: createEndpointClient({
+      rail,
+      reads: call,
+      peer: async (who) => (await wholeRoster(reads)).entries.find(({ id }) => id === dotForm(who)),
+    }),
     ask: (command, args, answer, deadlineMs) => ask(EndpointName.Provisioner, command, args, answer, deadlineMs),
     askAuth: (command, args, answer) => ask(EndpointName.Auth, command, args, answer),
     close: () => connection.drain(2000),

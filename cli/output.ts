@@ -10,6 +10,7 @@
  */
 import { styleText } from "node:util";
 import { type CotalError, ErrorCode } from "../shared/protocol/base/errors.ts";
+import { UsageError } from "./exit.ts";
 import { oneLine } from "./text.ts";
 
 export type Item = { readonly kind: string; readonly [field: string]: unknown };
@@ -46,9 +47,11 @@ export function createOutput(json: boolean): Output {
       process.stderr.write(`${json ? JSON.stringify(item) : style("yellow", text, process.stderr)}\n`);
     },
     error: (error) => {
-      const { code, message, next = nextOf(error) } = error;
+      const { code, message, next = nextOf(error), outcome } = error;
       if (json) {
-        process.stdout.write(`${JSON.stringify({ kind: "error", code, message, next })}\n`);
+        // A script that may ask again has to know whether it ran; what was never asked of anybody did not.
+        const known = error instanceof UsageError || outcome === undefined ? {} : { outcome };
+        process.stdout.write(`${JSON.stringify({ kind: "error", code, message, next, ...known })}\n`);
       } else {
         const mark = style("red", `cotal: ${code}:`, process.stderr);
         process.stderr.write(`${mark} ${oneLine(message)}\n  next: ${oneLine(next)}\n`);

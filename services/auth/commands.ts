@@ -4,24 +4,21 @@
  */
 import { AuthCommand as Name } from "../../shared/grants/commands.ts";
 import { principal } from "../../shared/protocol/base/principals.ts";
-import {
-  ActorGrantArgs,
-  ActorListArgs,
-  ActorNarrowArgs,
-  ActorRevokeArgs,
-  DaemonEnterArgs,
-  type ShownActor,
-} from "../../shared/protocol/endpoint/auth-shapes.ts";
+import { AUTH_CLUSTER } from "../../shared/protocol/endpoint/auth-contract.ts";
+import type { ActorGrantArgs, ActorNarrowArgs, ShownActor } from "../../shared/protocol/endpoint/auth-shapes.ts";
 import type { ActorRow } from "../../shared/protocol/ledger/actor-rows.ts";
-import { type Command, command } from "../../shared/serve/serve.ts";
+import { type HandlerTable, type Handlers, handlersOf } from "../../shared/serve/serve.ts";
 import { ownerToken } from "../../shared/trust/owner.ts";
 import type { ActorAdministration } from "./plane/authority-type.ts";
 
-export function authCommands(ledger: ActorAdministration, ownerSecret: Uint8Array): Readonly<Record<Name, Command>> {
+type AuthHandlers = Handlers<typeof AUTH_CLUSTER>;
+
+export function authHandlers(ledger: ActorAdministration, ownerSecret: Uint8Array): HandlerTable {
   const ownerOf = (owner: ActorGrantArgs["owner"]): string =>
     typeof owner === "string" ? owner : ownerToken(ownerSecret, owner.issuer, owner.subject);
-  return {
-    [Name.ActorGrant]: command(ActorGrantArgs, async ({ owner, name, kind, ...args }) => {
+  // The grants and the contract name the same commands, or this does not type.
+  const handlers: { readonly [N in Name]: AuthHandlers[N] } = {
+    [Name.ActorGrant]: async ({ owner, name, kind, ...args }) => {
       const actor = await ledger.grant({
         ...args,
         owner: ownerOf(owner),
@@ -32,21 +29,22 @@ export function authCommands(ledger: ActorAdministration, ownerSecret: Uint8Arra
         capabilities: args.capabilities ?? [],
       });
       return { actor: shown(actor) };
-    }),
-    [Name.ActorNarrow]: command(ActorNarrowArgs, async ({ owner, actor, role, ...lists }) => {
+    },
+    [Name.ActorNarrow]: async ({ owner, actor, role, ...lists }) => {
       const narrowed = await ledger.narrow(principal(owner, actor), {
         ...defined(lists),
         ...(role === undefined ? {} : { role: role ?? "" }),
       });
       return { actor: shown(narrowed) };
-    }),
-    [Name.ActorRevoke]: command(ActorRevokeArgs, ({ owner, actor }) => ledger.revoke(principal(owner, actor))),
-    [Name.DaemonEnter]: command(DaemonEnterArgs, (args, { caller }) => ledger.enterDaemon(caller, args)),
-    [Name.ActorList]: command(ActorListArgs, async (page) => {
-      const { actors, ...rest } = await ledger.list(page);
-      return { actors: actors.map(shown), ...rest };
-    }),
+    },
+    [Name.ActorRevoke]: ({ owner, actor }) => ledger.revoke(principal(owner, actor)),
+    [Name.DaemonEnter]: (args, { caller }) => ledger.enterDaemon(caller, args),
+    [Name.ActorList]: async (page) => {
+      const { actors, unreadable, ...rest } = await ledger.list(page);
+      return { ...rest, actors: actors.map(shown), unreadable: [...unreadable] };
+    },
   };
+  return handlersOf(AUTH_CLUSTER, handlers);
 }
 
 function shown(row: ActorRow): ShownActor {

@@ -29,10 +29,11 @@ import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
 import { dotForm, drawLifecycleUid, drawNonce } from "../../shared/protocol/base/principals.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
+import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
 import { bearerAudience } from "../../shared/trust/auth-folder.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
-import { authCommands } from "./commands.ts";
+import { authHandlers } from "./commands.ts";
 import { type AuthKeys, readAuthKeys, readIssued } from "./keys.ts";
 import { type EdgeSettings, type OpenEdge, openEdge } from "./open-edge.ts";
 import { type PlaneSettings, chatParts, planeParts } from "./plane-parts.ts";
@@ -46,6 +47,7 @@ import { evidenceIn } from "./plane/evidence.ts";
 import { livenessOf, tupleOf } from "./plane/liveness.ts";
 import { type PruneParts, checkEvidence, keepPruning } from "./plane/prune-natkeys.ts";
 import type { EvidenceSayings } from "./say-evidence.ts";
+import { keepRegistered } from "./registered.ts";
 import { clocksAgree, keepLimits, storesAreThere } from "./set-up.ts";
 
 export type OpenSpaceOptions = SpaceHooks & {
@@ -196,7 +198,7 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
       onState: options.onPlane,
       whileHeld: async () => {
         await enterIssued();
-        return duties(options, chats, pruning, () => serve(options, serving, authority, keys, epoch));
+        return duties(options, chats, pruning, () => serve(options, serving, authority, keys, me, epoch));
       },
       now: Date.now,
     });
@@ -356,23 +358,42 @@ async function hold(options: OpenSpaceOptions, own: OwnCredential): Promise<Hold
   throw new CotalError(ErrorCode.Unavailable, "the connection that was to hold the plane's claim is gone again");
 }
 
+/** Serves, and registers as soon as there is somebody to register with: the provisioner waits for this service. */
 async function serve(
   options: OpenSpaceOptions,
   front: Connection,
   authority: ActorAdministration,
   keys: AuthKeys,
+  me: Holder,
   epoch: number,
 ): Promise<{ readonly stop: () => Promise<void> }> {
-  return serveEndpoint({
-    nc: front.nc,
-    space: options.space,
-    endpoint: EndpointName.Auth,
-    instanceId: keys.uid,
-    epoch,
-    commands: authCommands(authority, keys.ownerSecret),
-    concurrency: options.concurrency,
-    perCaller: options.perCaller,
-    onServed: options.onServed,
-    now: () => performance.now(),
-  });
+  const { space } = options;
+  const registration = keepRegistered({ connection: front, space, me, epoch });
+  try {
+    const served = await serveEndpoint({
+      nc: front.nc,
+      space,
+      endpoint: EndpointName.Auth,
+      instanceId: me.uid,
+      epoch,
+      contract: ownContract(EndpointName.Auth),
+      handlers: authHandlers(authority, keys.ownerSecret),
+      registrationRevision: registration.revision,
+      publicDescriptor: true,
+      concurrency: options.concurrency,
+      perCaller: options.perCaller,
+      onServed: options.onServed,
+      now: () => performance.now(),
+    });
+    registration.begin();
+    return {
+      stop: async () => {
+        await served.stop();
+        await registration.end();
+      },
+    };
+  } catch (error) {
+    await registration.end();
+    throw error;
+  }
 }

@@ -5,8 +5,9 @@ import type { Writer } from "../../shared/broker/write.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import type { SpaceNames } from "../../shared/protocol/base/names.ts";
-import type { RandomBytes } from "../../shared/protocol/base/principals.ts";
+import type { Principal, RandomBytes } from "../../shared/protocol/base/principals.ts";
 import type { SpaceSubjects } from "../../shared/protocol/base/subjects.ts";
+import type { OwnEndpoint } from "../../shared/protocol/endpoint/own-contracts.ts";
 import type { SpaceSettings } from "../../shared/protocol/chat/space-settings.ts";
 import type { AclReader } from "./acl.ts";
 import type { ProvisionerKeys } from "./keys.ts";
@@ -31,6 +32,8 @@ export type SpaceContext = {
   readonly acl: AclReader;
   readonly settings: SpaceSettings;
   readonly authority: Authority | undefined;
+  /** Who the daemon of this name is here; an open space knows nobody. */
+  readonly daemon: ((name: OwnEndpoint) => Principal) | undefined;
   /** A connection that lives for one removal of chat history; an open space needs none. */
   readonly purger: (() => Promise<Connection>) | undefined;
   readonly replicas: 1 | 3;

@@ -12,6 +12,7 @@ import type {
   DeprovisionAnswer,
   DeprovisionArgs,
   DeprovisionCompleteArgs,
+  Done,
 } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { staticOwner } from "../../shared/trust/owner.ts";
 import { type SpaceContext, staticAuthority } from "./context.ts";
@@ -44,7 +45,7 @@ function ofTheSpace(who: Principal): CotalError {
 export async function deprovisionComplete(
   context: SpaceContext,
   args: z.infer<typeof DeprovisionCompleteArgs>,
-): Promise<object> {
+): Promise<z.infer<typeof Done>> {
   const authority = staticAuthority(context);
   const who = whoOf(authority.keys.ownerSecret, args);
   const { space, store, writer } = context;

@@ -8,6 +8,7 @@
  * 2. Whatever was opened is given back, also when a later step fails.
  */
 import { randomBytes } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { ConnectOptions, Connection, ConnectionStatus } from "../../shared/broker/connect.ts";
 import { openConnection } from "../../shared/broker/connect.ts";
 import { createWriter } from "../../shared/broker/write.ts";
@@ -21,9 +22,10 @@ import { spaceNames } from "../../shared/protocol/base/names.ts";
 import { OPEN_OWNER, dotForm, drawLifecycleUid, drawNonce, principal } from "../../shared/protocol/base/principals.ts";
 import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
+import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
 import { type ServedEndpoint, type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
 import { openAcl, storedAcl } from "./acl.ts";
-import { provisionerCommands } from "./commands.ts";
+import { provisionerHandlers } from "./commands.ts";
 import type { Authority, SpaceContext } from "./context.ts";
 import { type OwnCredential, type OwnUsers, ownCredential } from "../../shared/broker/own-credential.ts";
 import { type DaemonLedger, askedLedger, ownLedger } from "./daemon-ledger.ts";
@@ -31,6 +33,7 @@ import { type ProvisionerKeys, readIssued, readKeys } from "./keys.ts";
 import { type PassedOver, createIssued } from "../../shared/ledger/issued.ts";
 import { type Holder, daemonPrincipal } from "../../shared/ledger/self.ts";
 import { type SigningKey, newKey } from "../../shared/trust/keys.ts";
+import { registerInstance, writeStatus } from "./service-records.ts";
 import { setUpSettings, setUpStreams } from "./setup.ts";
 import { type Drift, verifyStreams } from "../../shared/broker/ensure.ts";
 import { spaceStreams } from "../../shared/broker/resources.ts";
@@ -70,6 +73,9 @@ export type OpenSpace = {
   readonly stopIntake: () => Promise<void>;
   readonly close: () => Promise<void>;
 };
+
+/** A stop waits no longer for the word that it stops. */
+const FAREWELL_MS = 1_000;
 
 const nowSeconds = (): number => Math.floor(Date.now() / 1000);
 
@@ -170,9 +176,10 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
     settings,
     purger: shots.purger,
     authority: rows.store === undefined ? undefined : { keys, ledger: rows.store, cleaner: shots.cleaner },
+    daemon: (name) => daemonPrincipal(keys.ownerSecret, space, name),
   };
   return {
-    ...(await serve(options, front, context, me.uid, epoch)),
+    ...(await serve(options, front, context, me, epoch)),
     principal: dotForm(me.principal),
     created: streams.created,
     ...shape,
@@ -285,8 +292,9 @@ async function openUnguarded(options: OpenSpaceOptions, dial: Dial): Promise<Ser
   const connection = await dial("front", { inboxPrefix: inboxPrefix(uid, drawNonce(randomBytes)) });
   const writer = createWriter({ nc: connection.nc });
   const streams = await setUpStreams(connection.nc, space, replicas);
-  const me = dotForm(principal(OPEN_OWNER, "provisioner"));
-  const settings = await setUpSettings(connection.nc, writer, { space, auth: "open", replicas, principal: me });
+  const me: Holder = { principal: principal(OPEN_OWNER, "provisioner"), uid };
+  const name = dotForm(me.principal);
+  const settings = await setUpSettings(connection.nc, writer, { space, auth: "open", replicas, principal: name });
   const context: SpaceContext = {
     ...parts(space, replicas),
     store: connection.nc,
@@ -295,9 +303,10 @@ async function openUnguarded(options: OpenSpaceOptions, dial: Dial): Promise<Ser
     settings,
     purger: undefined,
     authority: undefined,
+    daemon: undefined,
   };
-  const served = await serve(options, connection, context, uid, 1);
-  return { ...served, principal: me, ...streams, upgraded: [], passedOver: [], renew: () => Promise.resolve() };
+  const served = await serve(options, connection, context, me, 1);
+  return { ...served, principal: name, ...streams, upgraded: [], passedOver: [], renew: () => Promise.resolve() };
 }
 
 function parts(space: string, replicas: 1 | 3) {
@@ -306,26 +315,44 @@ function parts(space: string, replicas: 1 | 3) {
   return { space, names, subjects, replicas, now: Date.now, random: randomBytes };
 }
 
+/** Registers, serves, and says so; what is found in the records leads to what is served. */
 async function serve(
   options: OpenSpaceOptions,
   front: Connection,
   context: SpaceContext,
-  instanceId: string,
+  me: Holder,
   epoch: number,
 ): Promise<{ readonly epoch: number; readonly stopIntake: ServedEndpoint["stop"] }> {
-  const endpoint = await serveEndpoint({
+  const endpoint = EndpointName.Provisioner;
+  const instance = { endpoint, instanceId: me.uid, owner: me.principal.owner };
+  const registrationRevision = await registerInstance(context, instance);
+  const say = (state: string) =>
+    writeStatus(context, instance, { epoch, state, observedSpecRevision: registrationRevision });
+  const served = await serveEndpoint({
     nc: front.nc,
     space: options.space,
-    endpoint: EndpointName.Provisioner,
-    instanceId,
+    endpoint,
+    instanceId: me.uid,
     epoch,
-    commands: provisionerCommands(context, instanceId),
+    contract: ownContract(endpoint),
+    handlers: provisionerHandlers(context, me.uid),
+    registrationRevision: () => registrationRevision,
+    publicDescriptor: true,
     concurrency: options.concurrency,
     perCaller: options.perCaller,
     onServed: options.onServed,
     now: () => performance.now(),
   });
-  return { epoch, stopIntake: endpoint.stop };
+  await say("ready");
+  return {
+    epoch,
+    stopIntake: async () => {
+      await served.stop();
+      // A listing that says "ready" a little longer is no fault; a stop that waits for the store would be.
+      const said = say("stopped").catch(() => undefined);
+      await Promise.race([said, sleep(FAREWELL_MS, undefined, { ref: false })]);
+    },
+  };
 }
 
 type OneShots = {

@@ -7,6 +7,7 @@ import type { RosterEntry } from "../protocol/chat/presence.ts";
 import type { SpaceSettings } from "../protocol/chat/space-settings.ts";
 import type { ChannelConfig, ChannelDefaults } from "../protocol/chat/channel-config.ts";
 import type { Call } from "./caller.ts";
+import type { EndpointClient } from "./endpoint-client.ts";
 import type { JoinOptions, Joined } from "./room.ts";
 import type { Content, MessageOptions } from "./compose.ts";
 import type { SessionEvent, SessionStats } from "./events.ts";
@@ -95,8 +96,10 @@ export type Session = {
   readonly setPresence: (change: PresenceChange) => void;
   /** Asks whether a plane is served (§6.1). */
   readonly liveness: (plane: Plane) => Promise<LivenessGrade>;
-  /** Calls a command of an endpoint (§13). */
+  /** Calls a command of one of the space's own endpoints (§13). */
   readonly call: Call;
+  /** Lists, describes and calls anybody's endpoint, by the contract that it describes (§13.5). */
+  readonly endpoints: EndpointClient;
 
   readonly events: () => AsyncIterableIterator<SessionEvent>;
   readonly stats: () => SessionStats;

@@ -9,10 +9,10 @@
  */
 import { type Connection, type ConnectionStatus, openConnection } from "../broker/connect.ts";
 import type { CotalError } from "../protocol/base/errors.ts";
-import type { Principal } from "../protocol/base/principals.ts";
+import { type Principal, dotForm } from "../protocol/base/principals.ts";
 import type { Plane } from "../protocol/base/subjects.ts";
 import type { RosterEntry } from "../protocol/chat/presence.ts";
-import { createCaller } from "./caller.ts";
+import { callOn } from "./caller.ts";
 import { createChannels } from "./channels.ts";
 import { type Outgoing, createComposer } from "./compose.ts";
 import { watchDenials } from "./denials.ts";
@@ -28,6 +28,8 @@ import { createPresence } from "./presence.ts";
 import { probePlane } from "./probe.ts";
 import { createPublisher } from "./publisher.ts";
 import { pooledRandom } from "./random.ts";
+import { createEndpointClient } from "./endpoint-client.ts";
+import { createRail } from "./rail.ts";
 import { createReads } from "./reads.ts";
 import { type OwnedWatch, readRoster, resolveWho, watchRoster } from "./roster.ts";
 import { createSeen } from "./seen.ts";
@@ -98,7 +100,7 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
     now: clock,
   });
   const caller = { principal, uid: identity.uid };
-  const call = createCaller({
+  const rail = createRail({
     nc,
     space,
     caller,
@@ -107,6 +109,7 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
     name: identity.name,
     inboxPrefix: identity.inboxPrefix,
   });
+  const call = callOn(rail);
   const reads = createReads(call, limits.readTimeoutMs);
   const compose = createComposer(identity, random, Date.now);
   const seen = createSeen();
@@ -220,6 +223,11 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
     liveness: (plane: Plane) =>
       probePlane({ nc, space, me: principal, denials, random, timeoutMs: limits.probeTimeoutMs }, plane),
     call,
+    endpoints: createEndpointClient({
+      rail,
+      reads: call,
+      peer: async (who) => (await roster()).find(({ id }) => id === dotForm(who)),
+    }),
     events: events.iterate,
     stats: () => events.stats(listening.held()),
     drain: () =>

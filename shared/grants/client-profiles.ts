@@ -6,7 +6,7 @@
  * 2. No row lies in the store account: no client reaches it.
  * 3. Sender tokens are the holder's own in every publish row (§3 forge-lock).
  */
-import { EndpointName, endpointSubjects, type Caller } from "../protocol/endpoint/grammar.ts";
+import { DESCRIBE, EndpointName, endpointSubjects, type Caller } from "../protocol/endpoint/grammar.ts";
 import { Plane, spaceSubjects } from "../protocol/base/subjects.ts";
 import { inboxGrant, jsAck, jsApi, kvAll, kvKey } from "../protocol/base/broker-subjects.ts";
 import { dlvDurable, dmDurable, roleDurable, spaceNames } from "../protocol/base/names.ts";
@@ -39,6 +39,15 @@ function callerRows(scope: HolderScope): Row[] {
   ];
 }
 
+/** What any endpoint says of itself to this caller. */
+function describeRow(scope: HolderScope): Row {
+  return pub(
+    front,
+    endpointSubjects(scope.space).oneGrant("*", DESCRIBE, scope.holder),
+    "§13.9 describe by default (H30)",
+  );
+}
+
 function commandRows(
   scope: HolderScope,
   commands: readonly string[],
@@ -58,7 +67,6 @@ export function agentRows(scope: AgentScope): Row[] {
   const subjects = spaceSubjects(scope.space);
   const names = spaceNames(scope.space);
   const { principal: me, uid } = scope.holder;
-  const ep = endpointSubjects(scope.space);
   const planes = [Plane.Manager, Plane.Delivery];
   return [
     ...callerRows(scope),
@@ -70,7 +78,7 @@ export function agentRows(scope: AgentScope): Row[] {
     pub(front, subjects.svcGrant(me), "§3 forge-lock, anycast"),
     ...planes.map((plane) => pub(front, subjects.live(plane, me), "§6.1 liveness requests")),
     pub(front, kvKey(names.bucket.presence, dotForm(me)), "§6 own presence key"),
-    pub(front, ep.oneGrant("*", "describe", scope.holder), "§13.9 describe by default (H30)"),
+    describeRow(scope),
     ...commandRows(scope, MEMBER_READS, "§9 mediated reads (H1)"),
     ...bindRows(names.dm, dmDurable(me, uid), "§8 own inbox, bind only"),
     ...bindRows(names.dlv, dlvDurable(me, uid), "§8 own backstop, bind only"),
@@ -110,6 +118,7 @@ export function adminRows(scope: HolderScope): Row[] {
 export function operatorRows(scope: HolderScope): Row[] {
   return [
     ...callerRows(scope),
+    describeRow(scope),
     ...commandRows(scope, OPERATOR_COMMANDS, "supplement F, operator"),
     ...commandRows(scope, OPERATOR_AUTH_COMMANDS, "supplement F, operator, actor ledger", EndpointName.Auth),
   ];

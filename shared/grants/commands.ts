@@ -24,6 +24,9 @@ export const ProvisionerCommand = {
   Check: "check",
   ChannelPurge: "channel-purge",
   HistoryPurge: "history-purge",
+  Artifacts: "artifacts",
+  Endpoints: "endpoints",
+  Register: "register",
 } as const;
 export type ProvisionerCommand = (typeof ProvisionerCommand)[keyof typeof ProvisionerCommand];
 
@@ -45,13 +48,15 @@ export const OPERATOR_AUTH_COMMANDS: readonly AuthCommand[] = [
   AuthCommand.ActorList,
 ];
 
-/** Mediated reads that every member of a space may ask for; each is cut to the caller's ACL. */
+/** Mediated reads that every member of a space may ask for; what has a channel is cut to the caller's ACL. */
 export const MEMBER_READS: readonly ProvisionerCommand[] = [
   ProvisionerCommand.Space,
   ProvisionerCommand.Channels,
   ProvisionerCommand.Roster,
   ProvisionerCommand.Frontier,
   ProvisionerCommand.History,
+  ProvisionerCommand.Artifacts,
+  ProvisionerCommand.Endpoints,
 ];
 
 /** What the operator's own credential may ask for. */
@@ -68,6 +73,8 @@ export const OPERATOR_COMMANDS: readonly ProvisionerCommand[] = [
   ProvisionerCommand.Check,
   ProvisionerCommand.ChannelPurge,
   ProvisionerCommand.HistoryPurge,
+  ProvisionerCommand.Artifacts,
+  ProvisionerCommand.Endpoints,
 ];
 
 /** What a `deployer` may ask for: to compare a manifest with the space, and to apply it (supplement F). */

@@ -4,13 +4,15 @@
  * A daemon holds a front connection for the rails it serves and a store connection for what it
  * owns; a row says in which account it holds.
  */
-import { EndpointName, endpointSubjects, endpointToken } from "../protocol/endpoint/grammar.ts";
+import { DESCRIBE, EndpointName, Route, endpointSubjects } from "../protocol/endpoint/grammar.ts";
 import { inboxGrant, jsApi, kvKey, sys } from "../protocol/base/broker-subjects.ts";
 import { type BucketKey, bucketStream, dlvDurable, dmDurable, spaceNames } from "../protocol/base/names.ts";
 import type { Principal } from "../protocol/base/principals.ts";
 import { ledgerKey } from "../protocol/ledger/rows.ts";
 import { actorKey } from "../protocol/ledger/actor-rows.ts";
 import { CHAT_FAMILIES } from "../protocol/ledger/chat-rows.ts";
+import { recordFilter } from "../protocol/ledger/record-kinds.ts";
+import { spaceSubjects } from "../protocol/base/subjects.ts";
 import { AuthCommand, ProvisionerCommand } from "./commands.ts";
 import type { HolderScope } from "./client-profiles.ts";
 import { Account, type Row, pub, queueSub, sub } from "./row.ts";
@@ -30,20 +32,29 @@ function inbox(account: Account, scope: HolderScope): Row {
   return sub(account, inboxGrant(scope.holder.uid, scope.inboxNonce), "§9 item 1");
 }
 
-/** An endpoint's own rails: each command, through its queue or to this instance, and derived replies. */
+const SERVE_WHY: Readonly<Record<Route, string>> = {
+  [Route.One]: "§13.9 serve, class rail",
+  [Route.All]: "§13.9 serve, scatter",
+  [Route.Inst]: "§13.9 serve, own instance",
+};
+
+/** An endpoint's own rails: each command on three routes of both rails, and derived replies. */
 function serveRows(scope: ServeScope, own: EndpointName, commands: readonly string[]): Row[] {
   const ep = endpointSubjects(scope.space);
   return [
-    ...[...commands, "describe"].flatMap((command) => [
-      queueSub(front, ep.serveOne(own, command), endpointToken(own), "§13.9 serve, class rail"),
-      sub(front, ep.serveInst(own, scope.instanceId, command), "§13.9 serve, own instance"),
-    ]),
-    pub(front, ep.serveReply(own, scope.instanceId, scope.epoch), "§13.9 serve, derived replies"),
+    ...[...commands, DESCRIBE]
+      .flatMap((command) => ep.serve(own, scope.instanceId, command))
+      .map(({ route, subject, queue }) =>
+        queue === undefined ? sub(front, subject, SERVE_WHY[route]) : queueSub(front, subject, queue, SERVE_WHY[route]),
+      ),
+    ...ep
+      .serveReplies(own, scope.instanceId, scope.epoch)
+      .map((subject) => pub(front, subject, "§13.9 serve, derived replies")),
   ];
 }
 
 /** Buckets the provisioner reads by key or page. */
-const READ_BUCKETS: readonly BucketKey[] = ["presence", "channels", "acl", "leases"];
+const READ_BUCKETS: readonly BucketKey[] = ["presence", "channels", "acl", "leases", "records"];
 
 /** Buckets whose rows the provisioner writes. */
 const WRITE_BUCKETS: readonly BucketKey[] = ["channels", "leases"];
@@ -75,6 +86,11 @@ export function provisionerRows(scope: ServeScope): Row[] {
       ];
     }),
     ...WRITE_BUCKETS.map((key) => pub(store, kvKey(names.bucket[key], ">"), "rows this daemon owns")),
+    ...(["spec", "status"] as const).map((half) =>
+      pub(store, kvKey(names.bucket.records, recordFilter("svc", half)), "supplement B, service records"),
+    ),
+    pub(store, spaceSubjects(scope.space).epcAll, "supplement E, contract publisher"),
+    pub(store, jsApi.messageGet(names.epc), "supplement A, artifacts as they are published"),
   ];
 }
 
@@ -142,10 +158,13 @@ export function authLedgerRows(scope: HolderScope): Row[] {
 
 /** The auth service in front: it serves the commands of the actor ledger. */
 export function authServerRows(scope: ServeScope): Row[] {
+  const ep = endpointSubjects(scope.space);
   return [
     inbox(front, scope),
     ...serveRows(scope, EndpointName.Auth, Object.values(AuthCommand)),
     pub(front, sys.ownConnections, "§13.1 is anybody of an ended lifecycle still connected"),
+    sub(front, ep.replyGrant(scope.holder), "§13.2 reply rail"),
+    pub(front, ep.oneGrant(EndpointName.Provisioner, ProvisionerCommand.Register, scope.holder), "service record"),
   ];
 }
 

@@ -4,12 +4,13 @@
  * With `--json` a line is an object of `bench, metric, value, unit, bare, ratio, n`; without it a
  * table with the aims and what the bare side is. Ends with 2 when it was asked wrongly.
  */
+import { call } from "./call.ts";
 import { callout } from "./callout.ts";
 import { idle } from "./idle.ts";
 import { type Report, TABLE_HEAD, tableRow } from "./line.ts";
 import { live } from "./live.ts";
 
-const BENCHES: Readonly<Record<string, (report: Report) => Promise<void>>> = { live, idle, callout };
+const BENCHES: Readonly<Record<string, (report: Report) => Promise<void>>> = { live, idle, callout, call };
 
 const args = process.argv.slice(2);
 const [name, ...more] = args.filter((arg) => arg !== "--json");

@@ -5,7 +5,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { readAcl } from "../../services/provisioner/acl.ts";
-import { provisionerCommands } from "../../services/provisioner/commands.ts";
+import { provisionerHandlers } from "../../services/provisioner/commands.ts";
 import type { SpaceContext } from "../../services/provisioner/context.ts";
 import { dmHistory, history } from "../../services/provisioner/history.ts";
 import { createWriter } from "../../shared/broker/write.ts";
@@ -59,6 +59,7 @@ async function counted<T>(
     settings: ((await space.call("space", {})) as { settings: SpaceContext["settings"] }).settings,
     authority: undefined,
     purger: undefined,
+    daemon: undefined,
     replicas: 1,
     now: Date.now,
     random: () => new Uint8Array(),
@@ -175,21 +176,21 @@ describe("history", () => {
 describe("a check", () => {
   test("asked for by many at once is made once, and each of them is answered", async () => {
     for (let index = 0; index < 5; index += 1) await space.mint({ actor: `checked_${index}` });
-    const ask = (commands: ReturnType<typeof provisionerCommands>): Promise<unknown> =>
-      commands.check.handle({} as never, {} as never);
-    const alone = await counted((context) => ask(provisionerCommands(context, "x")));
+    const ask = async (handlers: ReturnType<typeof provisionerHandlers>): Promise<unknown> =>
+      handlers["check"]?.({} as never, {} as never);
+    const alone = await counted((context) => ask(provisionerHandlers(context, "x")));
     const many = await counted((context) => {
-      const commands = provisionerCommands(context, "x");
-      return Promise.all(Array.from({ length: 16 }, () => ask(commands)));
+      const handlers = provisionerHandlers(context, "x");
+      return Promise.all(Array.from({ length: 16 }, () => ask(handlers)));
     });
     expect(many.answer).toHaveLength(16);
     expect(many.answer[15]).toMatchObject({ findings: [] });
     expect(many.requests).toBeLessThan(alone.requests * 2);
     // The next one looks anew.
     const later = await counted(async (context) => {
-      const commands = provisionerCommands(context, "x");
-      await ask(commands);
-      return ask(commands);
+      const handlers = provisionerHandlers(context, "x");
+      await ask(handlers);
+      return ask(handlers);
     });
     expect(later.requests).toBeGreaterThan(alone.requests * 1.5);
   });

@@ -293,6 +293,7 @@ async function withContext<T>(death: Death, run: (context: SpaceContext) => Prom
     acl: storedAcl(store, "main"),
     settings,
     purger: undefined,
+    daemon: undefined,
     authority: {
       keys,
       ledger: brokerLedgerStore(store, writer, "main"),

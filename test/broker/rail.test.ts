@@ -13,7 +13,10 @@ import { PROVENANCE_HEADERS } from "../../shared/protocol/base/headers.ts";
 import { OPEN_OWNER, dotForm, drawLifecycleUid, drawNonce, principal } from "../../shared/protocol/base/principals.ts";
 import { endpointSubjects } from "../../shared/protocol/endpoint/grammar.ts";
 import { EndpointReply } from "../../shared/protocol/endpoint/envelope.ts";
-import { type ServedEndpoint, type ServedEvent, command, serveEndpoint } from "../../shared/serve/serve.ts";
+import { compileContract } from "../../shared/protocol/contract/contract.ts";
+import { defineCluster } from "../../shared/protocol/contract/declare.ts";
+import { createValidators } from "../../shared/protocol/contract/validators.ts";
+import { type ServedEndpoint, type ServedEvent, handlersOf, serveEndpoint } from "../../shared/serve/serve.ts";
 import { type TestBroker, startBroker } from "../support/nats-server.ts";
 import { failure } from "../support/refusal.ts";
 
@@ -31,27 +34,45 @@ let endpoint: ServedEndpoint;
 /** Ends the `wait` that runs; `undefined` while none does. */
 let release: (() => void) | undefined;
 
-const commands = {
-  echo: command(z.looseObject({ say: z.string() }), ({ say }) => Promise.resolve({ said: say })),
-  wait: command(
-    z.looseObject({}),
-    () =>
-      new Promise((resolve) => {
-        release = () => {
-          release = undefined;
-          resolve({});
-        };
-      }),
-  ),
-  fail: command(z.looseObject({}), () =>
+const Say = z.looseObject({ say: z.string() });
+const Any = z.looseObject({});
+const read = { class: "ephemeral", effect: "read" } as const;
+
+const CLERK = defineCluster({
+  urn: "test.clerk.v1",
+  revision: 1,
+  commands: [
+    { name: "echo", ...read, input: Say, output: z.strictObject({ said: z.string() }) },
+    { name: "wait", ...read, input: Any, output: Any },
+    { name: "fail", ...read, input: Any, output: Any },
+    { name: "crash", ...read, input: Any, output: Any },
+    { name: "huge", ...read, input: Any, output: Any },
+    { name: "deep", ...read, input: Any, output: z.unknown() },
+  ],
+});
+const contract = compileContract([CLERK], createValidators());
+const pins = (name: string) => {
+  const { inputDigest = "", outputDigest = "" } = contract.commands.get(name)?.document ?? {};
+  return { inputDigest, outputDigest };
+};
+
+const handlers = handlersOf(CLERK, {
+  echo: ({ say }) => Promise.resolve({ said: say }),
+  wait: () =>
+    new Promise((resolve) => {
+      release = () => {
+        release = undefined;
+        resolve({});
+      };
+    }),
+  fail: () =>
     Promise.reject(
       new CotalError(ErrorCode.Conflict, "somebody was first", { next: "read it", outcome: Outcome.NotExecuted }),
     ),
-  ),
-  crash: command(z.looseObject({}), () => Promise.reject(new TypeError("a fault"))),
-  huge: command(z.looseObject({}), () => Promise.resolve({ text: "x".repeat(2_000_000) })),
-  deep: command(z.looseObject({}), () => Promise.resolve(JSON.parse(`${"[".repeat(20_000)}${"]".repeat(20_000)}`))),
-};
+  crash: () => Promise.reject(new TypeError("a fault")),
+  huge: () => Promise.resolve({ text: "x".repeat(2_000_000) }),
+  deep: () => Promise.resolve(JSON.parse(`${"[".repeat(20_000)}${"]".repeat(20_000)}`) as unknown),
+});
 
 async function dial(name: string): Promise<Connection> {
   const prefix = inboxPrefix(drawLifecycleUid(randomBytes), drawNonce(randomBytes));
@@ -66,7 +87,9 @@ function startServing(nc: NatsConnection, concurrency = 16, perCaller = concurre
     endpoint: "clerk",
     instanceId,
     epoch: 3,
-    commands,
+    contract,
+    handlers,
+    registrationRevision: () => 1,
     concurrency,
     perCaller,
     onServed,
@@ -87,6 +110,7 @@ beforeAll(async () => {
     inboxPrefix: asker.inboxPrefix,
     denials: watchDenials(asker.nc),
     random: randomBytes,
+    digests: (_, name) => pins(name),
   });
 });
 afterEach(() => {
@@ -114,7 +138,7 @@ async function raw(
   const body = {
     v: 1,
     id: "r1",
-    op: { endpoint: "clerk", command: "echo" },
+    op: { endpoint: "clerk", command: "echo", ...pins("echo") },
     class: "ephemeral",
     replyExpected: true,
     args: { say: "hello" },
@@ -223,7 +247,7 @@ describe("what a server answers", () => {
     const body = {
       v: 1,
       id: "r2",
-      op: { endpoint: "clerk", command: "echo" },
+      op: { endpoint: "clerk", command: "echo", ...pins("echo") },
       class: "ephemeral",
       replyExpected: true,
       args: { say: "x" },
@@ -332,6 +356,7 @@ describe("what a caller learns", () => {
       inboxPrefix: asker.inboxPrefix,
       denials: watchDenials(asker.nc),
       random: randomBytes,
+      digests: (_, name) => pins(name),
     });
     expect((await other("clerk", "echo", { say: "mine" })).data).toEqual({ said: "mine" });
     const burst = Array.from({ length: 300 }, () => call("clerk", "echo", { say: "burst" }).catch(() => undefined));

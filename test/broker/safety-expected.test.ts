@@ -181,7 +181,7 @@ describe("views, minted by the callout alone; here by the space's own key", () =
 describe("daemons, each with one function", () => {
   const OWNER = `u_${"d".repeat(26)}`;
 
-  test("W9.14 PF.01 provisioner, in front and in the store", async () => {
+  test("W9.14 W132.07 PD.06 PA.07 PF.01 provisioner, in front and in the store", async () => {
     const scope = { ...freshHolder(OWNER, "provisioner"), space: "lab", epoch: EPOCH };
     for (const account of ["front", "store"] as const) {
       const credential = await daemonCredential(space, "provisioner", account, {
@@ -201,7 +201,7 @@ describe("daemons, each with one function", () => {
     await expectHeld(credential, only(ledger(who(credential, "lab"))));
   });
 
-  test("W9.14 W10.03 PF.01 auth-callout, auth-ledger and auth-server: one service, three credentials", async () => {
+  test("W9.14 W10.03 W132.07 PD.06 PF.01 auth-callout, auth-ledger and auth-server: one service, three credentials", async () => {
     const scope = { ...freshHolder(OWNER, "auth"), space: "lab" };
     const callout = await daemonCredential(space, "auth-callout", "auth", scope);
     await expectHeld(callout, only(authCallout(who(callout, "lab"))));

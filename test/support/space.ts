@@ -11,7 +11,7 @@ import { promisify } from "node:util";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { encodeUser } from "@nats-io/jwt";
 import { type Connection, openConnection } from "../../shared/broker/connect.ts";
-import { createCaller } from "../../shared/client/caller.ts";
+import { type Call, createCaller } from "../../shared/client/caller.ts";
 import { watchDenials } from "../../shared/client/denials.ts";
 import { leaderLast } from "../../shared/broker/reads.ts";
 import { inboxPrefix, kvKey } from "../../shared/protocol/base/broker-subjects.ts";
@@ -155,6 +155,8 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
   const paths = trustPaths(state);
   const operator = (space = spaces[0] ?? "main"): Credential => readCredsFile(paths.operatorCreds(space));
   const callers = new Map<string, Promise<Connection>>();
+  /** One caller for each connection and space: each keeps a subscription, and a credential has so many. */
+  const asking = new Map<string, Call>();
   const call: TestSpace["call"] = async (
     command,
     args,
@@ -169,15 +171,18 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
       principal: principal(OPEN_OWNER, "tester"),
       uid: drawLifecycleUid(randomBytes),
     };
-    const ask = createCaller({
-      nc: connection.nc,
-      space,
-      caller: { principal: caller.principal, uid: caller.uid },
-      name: "test",
-      inboxPrefix: connection.inboxPrefix,
-      denials: watchDenials(connection.nc),
-      random: randomBytes,
-    });
+    const ask =
+      asking.get(`${space} ${key}`) ??
+      createCaller({
+        nc: connection.nc,
+        space,
+        caller: { principal: caller.principal, uid: caller.uid },
+        name: "test",
+        inboxPrefix: connection.inboxPrefix,
+        denials: watchDenials(connection.nc),
+        random: randomBytes,
+      });
+    asking.set(`${space} ${key}`, ask);
     return (await ask(endpoint, command, args, { deadlineMs })).data;
   };
 

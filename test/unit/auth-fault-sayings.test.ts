@@ -14,7 +14,7 @@ import { Face } from "../../shared/protocol/endpoint/views.ts";
 function made(linesPerMinute = 10) {
   const lines: string[] = [];
   const metrics = createMetrics({ daemon: "auth", processMetrics: false });
-  const { values } = authConfig.read({ env: {} });
+  const { values } = authConfig.read({ env: { COTAL_AUTH_DEV_ISSUER: "true" } });
   const log = createLog({
     service: "auth",
     level: values.logLevel,

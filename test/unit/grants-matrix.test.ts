@@ -289,7 +289,7 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
       .map(({ op, subject }) => `${op} ${subject.replace(me, "<me>")}`);
   };
   const call = (command: string) => `pub cotal.main.ep.one.provisioner.${command}.<me>.*`;
-  const reads = ["space", "channels", "roster", "frontier", "history"].map(call);
+  const reads = ["space", "channels", "roster", "frontier", "history", "artifacts", "endpoints"].map(call);
   const rail = "sub cotal.main.ep.reply.*.*.*.<me>.*";
 
   test.each<[BuiltProfile, string[]]>([
@@ -323,7 +323,10 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
           "check",
           "channel-purge",
           "history-purge",
+          "artifacts",
+          "endpoints",
         ].map(call),
+        "pub cotal.main.ep.one.*.describe.<me>.*",
         ...["actor-grant", "actor-narrow", "actor-revoke", "actor-list"].map(
           (command) => `pub cotal.main.ep.one.auth.${command}.<me>.*`,
         ),
@@ -502,6 +505,8 @@ describe("the daemons' profiles", () => {
     expect(writes.map(({ subject }) => subject).toSorted()).toEqual([
       "$KV.cotal_channels_main.>",
       "$KV.cotal_leases_main.>",
+      "$KV.cotal_records_main.svc.*.*.spec",
+      "$KV.cotal_records_main.svc.*.*.status",
     ]);
   });
 
@@ -539,14 +544,32 @@ describe("the daemons' profiles", () => {
     expect(others).toEqual(["auth-callout"]);
   });
 
-  test("its class rail is served through the queue only", () => {
-    const one = rowsOf("provisioner").filter(({ subject }) => subject.startsWith("cotal.main.ep.one."));
-    expect(one.length).toBeGreaterThan(5);
-    expect(one.filter((row) => row.op !== "sub" || row.queue !== "provisioner")).toEqual([]);
-    const { sub } = permissionsOf(rowsOf("provisioner"), Account.Front);
-    expect(
-      sub.allow.filter((entry) => entry.startsWith("cotal.main.ep.one.") && !entry.endsWith(" provisioner")),
-    ).toEqual([]);
+  test.each(["provisioner", "auth-server"] as const)(
+    "W132.07 %s serves the class rails through the queue of its endpoint only, and no other route through one",
+    (name) => {
+      const endpoint = name === "provisioner" ? "provisioner" : "auth";
+      const served = rowsOf(name).filter(({ op, subject }) => op === "sub" && subject.startsWith("cotal.main.ep."));
+      const routes = ["cotal.main.ep.one.", "cotal.main.ep.v1.one."];
+      const isOne = ({ subject }: Row): boolean => routes.some((route) => subject.startsWith(route));
+      expect(served.filter(isOne).length).toBeGreaterThan(10);
+      expect(served.filter((row) => isOne(row) !== ("queue" in row && row.queue === endpoint))).toEqual([]);
+      const { sub } = permissionsOf(rowsOf(name), Account.Front);
+      const open = sub.allow.filter((entry) => routes.some((route) => entry.startsWith(route)));
+      expect(open.filter((entry) => !entry.endsWith(`.> ${endpoint}`))).toEqual([]);
+    },
+  );
+
+  test("PA.07 contracts are published by the provisioner alone, and nobody else writes a service record", () => {
+    const publishing = everyRow.filter(({ row }) => row.op === "pub" && row.subject.startsWith("cotal.main.epc."));
+    expect(publishing.map(({ name, row: { account, subject } }) => `${name} ${account} ${subject}`)).toEqual([
+      "provisioner store cotal.main.epc.*",
+    ]);
+    const records = everyRow.filter(({ row }) => row.subject.includes("cotal_records_main.svc."));
+    expect(new Set(records.map(({ name }) => name))).toEqual(new Set(["provisioner"]));
+    const registering = everyRow.filter(
+      ({ row }) => row.op === "pub" && row.subject.includes(".provisioner.register."),
+    );
+    expect(registering.map(({ name }) => name)).toEqual(["auth-server"]);
   });
 });
 
@@ -643,6 +666,9 @@ describe("commands", () => {
 
   test("H30 the wildcard endpoint is for describe alone", () => {
     const wild = everyRow.filter(({ row }) => row.op === "pub" && row.subject.startsWith("cotal.main.ep.one.*."));
-    expect(wild.map(({ row }) => row.subject.split(".")[5])).toEqual(["describe"]);
+    expect(wild.map(({ name, row }) => `${name} ${row.subject.split(".")[5]}`)).toEqual([
+      "agent describe",
+      "operator describe",
+    ]);
   });
 });

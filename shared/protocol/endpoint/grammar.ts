@@ -51,8 +51,8 @@ export function endpointSubjects(space: string) {
     /** One side of one session (§13.6): `in` is what its caller publishes, `out` what it hears. */
     session: (endpoint: string, sessionId: string, epoch: number, side: "in" | "out") =>
       planeSubject(space, { plane: "eps", endpoint, sessionId, epoch, side }),
-    /** Where a caller reads one answer. */
-    replyTo: (from: Caller, nonce: string) => replyRead(space, from, nonce),
+    /** Where a caller reads one answer; of whatever instance, and of one endpoint where it is said. */
+    replyTo: (from: Caller, nonce: string, endpoint?: string) => replyRead(space, from, nonce, endpoint),
     /** The caller's whole reply rail: exact arity, so its grant carries a paired deny. */
     replyGrant: (from: Caller) => replyRead(space, from),
     /** Serve subscription of one command on the class rail; queue-qualified only. */

@@ -3,7 +3,7 @@
  * sides. Contracts and `describe` come with the endpoint surface; the names stay.
  */
 import { z } from "zod";
-import { LIFECYCLE_UID, OWNER_LABEL, PRINCIPAL_TOKEN, ROLE_TOKEN, USER_NKEY } from "../base/grammar.ts";
+import { DIGEST, LIFECYCLE_UID, OWNER_LABEL, PRINCIPAL_TOKEN, ROLE_TOKEN, USER_NKEY } from "../base/grammar.ts";
 import { isChannel, isChannelPattern } from "../base/channels.ts";
 import { ChannelConfig, ChannelDefaults } from "../chat/channel-config.ts";
 import { SpaceSettings } from "../chat/space-settings.ts";
@@ -12,7 +12,8 @@ const channel = z.string().refine(isChannel, "not a concrete channel");
 const pattern = z.string().refine(isChannelPattern, "not a channel or pattern");
 const sequence = z.number().int().nonnegative();
 
-export const NoArgs = z.looseObject({});
+/** Nothing is asked for: left out, `null`, or an object of which nothing is read. */
+export const NoArgs = z.looseObject({}).nullable();
 export const Done = z.looseObject({});
 
 export const SpaceAnswer = z.looseObject({ settings: SpaceSettings });
@@ -160,6 +161,50 @@ export const LimitsSetArgs = z.strictObject({
   maxAgeSeconds: z.number().nullable().optional(),
   maxPerSubject: z.number().nullable().optional(),
 });
+
+const digest = z.string().regex(DIGEST);
+const count = z.int().nonnegative();
+
+/** Artifacts of contracts (supplement A), as they are published; whoever asks checks them by their digests. */
+export const ArtifactsArgs = z.strictObject({ digests: z.array(digest).min(1).max(32) });
+export const ArtifactsAnswer = z.looseObject({
+  /** `text`: the document in its canonical form, whose UTF-8 bytes have the digest. */
+  artifacts: z.array(z.looseObject({ digest, text: z.string() })),
+  /** Nothing is published under these. */
+  missing: z.array(digest),
+  /** These did not fit; ask again for them. */
+  left: z.array(digest).optional(),
+});
+
+/** A page of the instances that serve, from their service records. */
+export const EndpointsArgs = z.looseObject({ cursor: sequence.optional() });
+export const ShownEndpoint = z.looseObject({
+  endpoint: z.string(),
+  instanceId: z.string().regex(LIFECYCLE_UID),
+  /** Owner token of whoever registered it. */
+  owner: z.string(),
+  registrationRevision: count,
+  clusterDigests: z.array(digest),
+  protocol: z.looseObject({ v: count }),
+  /** As it last said; absent before it has said anything. */
+  epoch: count.optional(),
+  state: z.string().optional(),
+});
+export type ShownEndpoint = z.infer<typeof ShownEndpoint>;
+export const EndpointsAnswer = z.looseObject({
+  endpoints: z.array(ShownEndpoint),
+  /** Absent on the last page. */
+  cursor: sequence.optional(),
+});
+
+/** A daemon that serves an endpoint of its own tells of its instance (supplement A, service record). */
+export const RegisterArgs = z.strictObject({
+  endpoint: z.string(),
+  instanceId: z.string().regex(LIFECYCLE_UID),
+  epoch: count,
+  state: z.enum(["ready", "stopped"]),
+});
+export const RegisterAnswer = z.looseObject({ registrationRevision: count });
 
 /** One finding of a check: what is wrong, and what to do. */
 export const Finding = z.looseObject({

@@ -41,10 +41,11 @@ function grantedEndpoint({ route, endpoint, command, target }: CallAddress): str
   return endpoint;
 }
 
-/** The caller's whole reply rail, or one exact nonce of it. */
-export function replyRead(space: string, caller: Caller, nonce?: string): string {
+/** The caller's whole reply rail, or one exact nonce of it; from one endpoint, if it is said. */
+export function replyRead(space: string, caller: Caller, nonce?: string, endpoint?: string): string {
+  const first = endpoint === undefined ? "*" : endpointToken(endpoint);
   const last = nonce === undefined ? "*" : writeToken("nonce", nonce);
-  return joinSubject([...railPrefix(space, railOf(caller)), "reply", "*", "*", "*", ...callerTokens(caller), last]);
+  return joinSubject([...railPrefix(space, railOf(caller)), "reply", first, "*", "*", ...callerTokens(caller), last]);
 }
 
 /** What a server subscribes to; `queue` where there is one is no choice. */

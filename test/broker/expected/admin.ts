@@ -21,7 +21,7 @@ export function admin(who: Who): Expected[] {
       must: [
         ...callerMust(who),
         ...sub(`cotal.${s}.chat.>`, `cotal.${s}.inst.>`, `cotal.${s}.svc.>`, `$KV.cotal_presence_${s}.>`),
-        ...calls(who, "space", "channels", "roster", "frontier", "history", "dm-history"),
+        ...calls(who, "space", "channels", "roster", "frontier", "history", "dm-history", "artifacts", "endpoints"),
       ],
       deny: callerDeny(who),
       mustNot: [

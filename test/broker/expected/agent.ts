@@ -35,7 +35,7 @@ export function agent(who: Who): Expected[] {
         ...pub(`cotal.${s}.inst.*.*.${me}`, `cotal.${s}.svc.*.${me}`, `cotal.${s}.take.reviewer.${me}`),
         ...pub(`cotal.${s}.live.manager.${me}`, `cotal.${s}.live.delivery.${me}`, `$KV.cotal_presence_${s}.${me}`),
         ...pub(`cotal.${s}.ep.one.*.describe.${caller(who)}.*`),
-        ...calls(who, "space", "channels", "roster", "frontier", "history"),
+        ...calls(who, "space", "channels", "roster", "frontier", "history", "artifacts", "endpoints"),
         ...pub(`$JS.API.CONSUMER.MSG.NEXT.DM_${s}.dm_${dash(who)}`, `$JS.ACK.DM_${s}.dm_${dash(who)}.>`),
         ...pub(`$JS.API.CONSUMER.MSG.NEXT.DLV_${s}.dlv_${dash(who)}`, `$JS.ACK.DLV_${s}.dlv_${dash(who)}.>`),
         ...pub(`$JS.API.CONSUMER.MSG.NEXT.TASK_${s}.svc_reviewer`, `$JS.ACK.TASK_${s}.svc_reviewer.>`),
@@ -123,9 +123,17 @@ export function agent(who: Who): Expected[] {
           `$KV.cotal_presence_${s}.${dot(sibling)}`,
         ),
         // Commands that are not an agent's, on any rail.
-        ...["mint", "deprovision", "channel-set", "limits-set", "limits-show", "check", "dm-history", "cancel"].flatMap(
-          (command) => pub(`cotal.${s}.ep.one.provisioner.${command}.${caller(who)}.${NONCE}`),
-        ),
+        ...[
+          "mint",
+          "deprovision",
+          "channel-set",
+          "limits-set",
+          "limits-show",
+          "check",
+          "dm-history",
+          "cancel",
+          "register",
+        ].flatMap((command) => pub(`cotal.${s}.ep.one.provisioner.${command}.${caller(who)}.${NONCE}`)),
         ...pub(
           `cotal.${s}.ep.all.provisioner.space.${caller(who)}.${NONCE}`,
           `cotal.${s}.ep.inst.provisioner.${who.uid}.space.${caller(who)}.${NONCE}`,

@@ -1,8 +1,20 @@
 /**
  * The auth service in front: it serves the commands of the actor ledger, speaks by derived replies only, and
- * asks the broker who is connected.
+ * asks the broker who is connected. Of other endpoints it calls one command: it registers its instance.
  */
-import { type Expected, type Line, NONCE, type Who, caller, dot, pub, sub } from "./kit.ts";
+import {
+  type Expected,
+  type Line,
+  NONCE,
+  type Who,
+  caller,
+  callerDeny,
+  callerMust,
+  calls,
+  dot,
+  pub,
+  sub,
+} from "./kit.ts";
 
 const COMMANDS = ["actor-grant", "actor-narrow", "actor-revoke", "actor-list", "daemon-enter", "describe"];
 
@@ -10,22 +22,27 @@ export function authServer(who: Who): Expected[] {
   const { space: s, stranger } = who;
   const served = COMMANDS.flatMap((command): Line[] => [
     { op: "sub", subject: `cotal.${s}.ep.one.auth.${command}.>`, queue: "auth" },
-    ...sub(`cotal.${s}.ep.inst.auth.${who.uid}.${command}.>`),
+    { op: "sub", subject: `cotal.${s}.ep.v1.one.auth.${command}.>`, queue: "auth" },
+    ...sub(`cotal.${s}.ep.all.auth.${command}.>`, `cotal.${s}.ep.v1.all.auth.${command}.>`),
+    ...sub(`cotal.${s}.ep.inst.auth.${who.uid}.${command}.>`, `cotal.${s}.ep.v1.inst.auth.${who.uid}.${command}.>`),
   ]);
   return [
     {
       account: "front",
       must: [
-        ...sub(`_INBOX_${who.connId}.>`),
+        ...callerMust(who),
         ...served,
         ...pub(`cotal.${s}.ep.reply.auth.${who.uid}.${who.epoch}.*.*.*.*`),
+        ...pub(`cotal.${s}.ep.v1.reply.auth.${who.uid}.${who.epoch}.*.*.*.*.*`),
+        ...calls(who, "register"),
         // Of the account's own connections: is anybody of an ended lifecycle still there?
         ...pub("$SYS.REQ.ACCOUNT.PING.CONNZ"),
       ],
-      deny: [],
+      deny: callerDeny(who),
       mustNot: [
         ...sub(">", "cotal.>", `cotal.${s}.>`, `cotal.${s}.chat.>`, `cotal.${s}.ep.>`, "$SYS.>", "_INBOX.>"),
         ...sub(`_INBOX_${stranger.connId}.>`, `cotal.${s}.ep.one.auth.actor-grant.>`, `cotal.${s}.ep.one.auth.>`),
+        ...sub(`cotal.${s}.ep.v1.one.auth.actor-grant.>`, `cotal.${s}.ep.v1.>`, `cotal.${s}.ep.all.auth.>`),
         { op: "sub", subject: `cotal.${s}.ep.one.auth.actor-grant.>`, queue: "other" },
         { op: "sub", subject: `cotal.${s}.ep.one.provisioner.mint.>`, queue: "auth" },
         ...sub(`cotal.${s}.ep.inst.auth.${stranger.uid}.actor-grant.>`),
@@ -34,6 +51,9 @@ export function authServer(who: Who): Expected[] {
           `cotal.${s}.ep.reply.auth.${stranger.uid}.${who.epoch}.${caller(stranger)}.${NONCE}`,
           `cotal.${s}.ep.reply.auth.${who.uid}.${who.epoch + 1}.${caller(stranger)}.${NONCE}`,
           `cotal.${s}.ep.one.auth.actor-grant.${caller(who)}.${NONCE}`,
+          `cotal.${s}.ep.one.provisioner.register.${caller(stranger)}.${NONCE}`,
+          `cotal.${s}.ep.one.provisioner.mint.${caller(who)}.${NONCE}`,
+          `cotal.${s}.ep.inst.provisioner.${stranger.uid}.register.${caller(who)}.${NONCE}`,
         ),
         ...pub(`cotal.${s}.chat.${dot(who)}.general`, `$KV.cotal_presence_${s}.${dot(who)}`, "$JS.API.INFO"),
         ...pub(`$KV.cotal_auth_${s}.actor.x`, `$KV.cotal_acl_${s}.x`, `_INBOX_${stranger.connId}.x`),

@@ -55,11 +55,7 @@ export function ledger(who: Who): Expected[] {
             (family) => `$KV.cotal_records_${s}.${family}.x`,
           ),
         ),
-        ...pub(
-          `$KV.cotal_auth_${s}.gate`,
-          `$KV.cotal_channels_${s}.x`,
-          `$KV.cotal_presence_${s}.${dot(who)}`,
-        ),
+        ...pub(`$KV.cotal_auth_${s}.gate`, `$KV.cotal_channels_${s}.x`, `$KV.cotal_presence_${s}.${dot(who)}`),
         ...pub(
           `cotal.${s}.chat.${dot(who)}.general`,
           `$KV.cotal_auth_${elsewhere}.gate.x`,

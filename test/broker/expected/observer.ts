@@ -22,7 +22,7 @@ export function observer(who: Who): Expected[] {
       must: [
         ...callerMust(who),
         ...sub(`cotal.${s}.chat.>`, `$KV.cotal_presence_${s}.>`),
-        ...calls(who, "space", "channels", "roster", "frontier", "history"),
+        ...calls(who, "space", "channels", "roster", "frontier", "history", "artifacts", "endpoints"),
       ],
       deny: callerDeny(who),
       mustNot: [
@@ -36,13 +36,14 @@ export function observer(who: Who): Expected[] {
         ),
         ...publishesNothing(who),
         ...pub(`cotal.${s}.ep.one.provisioner.dm-history.${caller(who)}.${NONCE}`),
+        ...pub(`cotal.${s}.ep.one.provisioner.register.${caller(who)}.${NONCE}`),
       ],
     },
   ];
 }
 
 /** Of who only reads: not even a word of its own, nor a durable. */
-export function publishesNothing(who: Who): ReturnType<typeof pub> {
+export function publishesNothing(who: Who, { describes = false } = {}): ReturnType<typeof pub> {
   const { space: s } = who;
   const me = dot(who);
   return [
@@ -61,7 +62,7 @@ export function publishesNothing(who: Who): ReturnType<typeof pub> {
       "limits-set",
       "limits-show",
       "check",
-      "describe",
+      ...(describes ? [] : ["describe"]),
     ].flatMap((command) => pub(`cotal.${s}.ep.one.auth.${command}.${caller(who)}.${NONCE}`)),
   ];
 }

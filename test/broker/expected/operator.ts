@@ -23,14 +23,17 @@ export function operator(who: Who): Expected[] {
         ...callerMust(who),
         ...calls(who, "space", "channels", "roster", "mint", "deprovision", "deprovision-complete"),
         ...calls(who, "channel-set", "limits-show", "limits-set", "check", "channel-purge", "history-purge"),
+        ...calls(who, "artifacts", "endpoints"),
+        ...pub(`cotal.${s}.ep.one.*.describe.${caller(who)}.*`),
         ...callsOf("auth", who, "actor-grant", "actor-narrow", "actor-revoke", "actor-list"),
       ],
       deny: callerDeny(who),
       mustNot: [
         ...untrustedMustNot(who),
-        ...publishesNothing(who),
+        ...publishesNothing(who, { describes: true }),
+        ...pub(`cotal.${s}.ep.all.provisioner.describe.${caller(who)}.${NONCE}`),
         ...sub(`cotal.${s}.chat.>`, `cotal.${s}.inst.>`, `cotal.${s}.svc.>`, `$KV.cotal_presence_${s}.>`),
-        ...["history", "dm-history", "frontier"].flatMap((command) =>
+        ...["history", "dm-history", "frontier", "register"].flatMap((command) =>
           pub(`cotal.${s}.ep.one.provisioner.${command}.${caller(who)}.${NONCE}`),
         ),
       ],

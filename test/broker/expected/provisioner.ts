@@ -20,6 +20,9 @@ const COMMANDS = [
   "limits-show",
   "limits-set",
   "check",
+  "artifacts",
+  "endpoints",
+  "register",
   "describe",
 ];
 
@@ -31,7 +34,12 @@ function inFront(who: Who): Expected {
   const { space: s, stranger } = who;
   const served = COMMANDS.flatMap((command): Line[] => [
     { op: "sub", subject: `cotal.${s}.ep.one.provisioner.${command}.>`, queue: "provisioner" },
-    ...sub(`cotal.${s}.ep.inst.provisioner.${who.uid}.${command}.>`),
+    { op: "sub", subject: `cotal.${s}.ep.v1.one.provisioner.${command}.>`, queue: "provisioner" },
+    ...sub(`cotal.${s}.ep.all.provisioner.${command}.>`, `cotal.${s}.ep.v1.all.provisioner.${command}.>`),
+    ...sub(
+      `cotal.${s}.ep.inst.provisioner.${who.uid}.${command}.>`,
+      `cotal.${s}.ep.v1.inst.provisioner.${who.uid}.${command}.>`,
+    ),
   ]);
   return {
     account: "front",
@@ -39,6 +47,7 @@ function inFront(who: Who): Expected {
       ...sub(`_INBOX_${who.connId}.>`),
       ...served,
       ...pub(`cotal.${s}.ep.reply.provisioner.${who.uid}.${who.epoch}.*.*.*.*`),
+      ...pub(`cotal.${s}.ep.v1.reply.provisioner.${who.uid}.${who.epoch}.*.*.*.*.*`),
     ],
     deny: [],
     mustNot: [
@@ -56,10 +65,14 @@ function inFront(who: Who): Expected {
       // The class rail is served through the queue only, and command by command.
       ...sub(
         `cotal.${s}.ep.one.provisioner.mint.>`,
+        `cotal.${s}.ep.v1.one.provisioner.mint.>`,
+        `cotal.${s}.ep.v1.>`,
+        `cotal.${s}.ep.all.provisioner.>`,
         `cotal.${s}.ep.one.provisioner.>`,
         `cotal.${s}.ep.inst.provisioner.${who.uid}.>`,
       ),
       { op: "sub", subject: `cotal.${s}.ep.one.provisioner.mint.>`, queue: "other" },
+      { op: "sub", subject: `cotal.${s}.ep.v1.one.provisioner.mint.>`, queue: "other" },
       { op: "sub", subject: `cotal.${s}.ep.one.provisioner.>`, queue: "provisioner" },
       { op: "sub", subject: `cotal.${s}.ep.one.auth.mint.>`, queue: "provisioner" },
       ...sub(`cotal.${s}.ep.inst.provisioner.${stranger.uid}.mint.>`),
@@ -69,6 +82,8 @@ function inFront(who: Who): Expected {
         `cotal.${s}.ep.reply.provisioner.${stranger.uid}.${who.epoch}.${caller(stranger)}.${NONCE}`,
         `cotal.${s}.ep.reply.provisioner.${who.uid}.${who.epoch + 1}.${caller(stranger)}.${NONCE}`,
         `cotal.${s}.ep.reply.provisioner.${who.uid}.${who.epoch}.${caller(stranger)}.${NONCE}.x`,
+        `cotal.${s}.ep.v1.reply.provisioner.${who.uid}.${who.epoch + 1}.${caller(stranger)}.1.${NONCE}`,
+        `cotal.${s}.ep.v1.reply.provisioner.${stranger.uid}.${who.epoch}.${caller(stranger)}.1.${NONCE}`,
         `cotal.${s}.ep.one.provisioner.mint.${caller(who)}.${NONCE}`,
       ),
       // It says nothing in anybody's name, not even its own.
@@ -90,7 +105,7 @@ function inStore(who: Who): Expected {
   const { space: s, elsewhere } = who;
   const streams = allStreams(s);
   const bucket = (name: string): string => `KV_cotal_${name}_${s}`;
-  const read = ["presence", "channels", "acl", "leases"].map(bucket);
+  const read = ["presence", "channels", "acl", "leases", "records"].map(bucket);
   return {
     account: "store",
     must: [
@@ -104,6 +119,9 @@ function inStore(who: Who): Expected {
       ...pub(`$JS.API.STREAM.MSG.GET.CHAT_${s}`, `$JS.API.STREAM.MSG.GET.DM_${s}`, `$JS.API.DIRECT.GET.CHAT_${s}`),
       ...read.flatMap((stream) => pub(`$JS.API.STREAM.MSG.GET.${stream}`, `$JS.API.DIRECT.GET.${stream}`)),
       ...pub(`$KV.cotal_channels_${s}.>`, `$KV.cotal_leases_${s}.>`),
+      // The contract publisher, and service records: of all records these alone.
+      ...pub(`cotal.${s}.epc.*`, `$JS.API.STREAM.MSG.GET.EPC_${s}`),
+      ...pub(`$KV.cotal_records_${s}.svc.*.*.spec`, `$KV.cotal_records_${s}.svc.*.*.status`),
     ],
     deny: [],
     mustNot: [
@@ -120,8 +138,11 @@ function inStore(who: Who): Expected {
         `$JS.API.CONSUMER.CREATE.DM_${s}`,
       ),
       ...pub(`$JS.API.CONSUMER.CREATE.CHAT_${s}.x.cotal.${s}.chat.>`, `$JS.API.CONSUMER.DURABLE.CREATE.DM_${s}.x`),
-      // The ledger, the records and everybody's messages are read or written by others.
-      ...["auth", "records", "sessions", "issued", "admission", "accepted"].flatMap((name) =>
+      // The ledger and everybody's messages are read or written by others; of the records it reads all.
+      ...["uid.x", "lifecycle.a.b", "frontier.x", "govern.x", "contracts.x.spec", "svc.x.y", "svc.x.spec"].flatMap(
+        (key) => pub(`$KV.cotal_records_${s}.${key}`),
+      ),
+      ...["auth", "sessions", "issued", "admission", "accepted"].flatMap((name) =>
         pub(`$JS.API.STREAM.MSG.GET.${bucket(name)}`, `$JS.API.DIRECT.GET.${bucket(name)}`, `$KV.cotal_${name}_${s}.x`),
       ),
       ...pub(`$JS.API.DIRECT.GET.DM_${s}`, `$JS.API.STREAM.MSG.GET.TASK_${s}`, `$JS.API.STREAM.MSG.GET.DLV_${s}`),

@@ -1,0 +1,32 @@
+/**
+ * `register`: a daemon of this space that serves an endpoint of this project tells of its instance.
+ *
+ * Its contract is not asked for: it stands in the source that both were built from. Whoever registers is the
+ * daemon of that name, by its principal, and speaks for its own instance alone.
+ */
+import type { z } from "zod";
+import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
+import type { Caller } from "../../shared/protocol/endpoint/grammar.ts";
+import { isOwnEndpoint } from "../../shared/protocol/endpoint/own-contracts.ts";
+import type { RegisterAnswer, RegisterArgs } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import type { SpaceContext } from "./context.ts";
+import { registerInstance, writeStatus } from "./service-records.ts";
+
+export async function register(
+  context: SpaceContext,
+  { principal, uid }: Caller,
+  { endpoint, instanceId, epoch, state }: z.infer<typeof RegisterArgs>,
+): Promise<z.infer<typeof RegisterAnswer>> {
+  const daemon = isOwnEndpoint(endpoint) ? context.daemon?.(endpoint) : undefined;
+  const isItself = daemon?.owner === principal.owner && daemon.actor === principal.actor && instanceId === uid;
+  if (!isOwnEndpoint(endpoint) || !isItself) {
+    throw new CotalError(ErrorCode.PermissionDenied, `this caller is not the daemon that serves ${endpoint} here`, {
+      outcome: Outcome.NotExecuted,
+      next: "only the daemon of that name registers its own instance",
+    });
+  }
+  const instance = { endpoint, instanceId, owner: principal.owner };
+  const registrationRevision = await registerInstance(context, instance);
+  await writeStatus(context, instance, { epoch, state, observedSpecRevision: registrationRevision });
+  return { registrationRevision };
+}

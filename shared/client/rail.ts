@@ -1,0 +1,259 @@
+/**
+ * One caller's requests on the rails of §13.2: what is on the wire, and nothing of contracts.
+ *
+ * Siblings: `caller.ts` calls this project's own endpoints, `endpoint-client.ts` anybody's; `rail-errors.ts`
+ * says what is known when no answer comes.
+ *
+ * Invariants
+ * 1. The exact nonce subject is subscribed before the request is published. A nonce is drawn for each
+ *    request, kept nowhere else, and gone when its request ends.
+ * 2. The broker's "no responders" is believed on the reserved sentinel alone: it lies in the caller's own
+ *    inbox, where no responder may publish.
+ * 3. Who answers is read off the subject. An incarnation older than one that has answered before is stale,
+ *    and its answer is rejected with what it says of the effect.
+ * 4. So many requests wait at once and no more; the next one is refused before it is sent.
+ * 5. Nothing is repeated here.
+ */
+import { setImmediate as turn } from "node:timers/promises";
+import type { Msg, NatsConnection, Subscription } from "@nats-io/transport-node";
+import { LRUCache } from "lru-cache";
+import { CotalError, ErrorCode } from "../protocol/base/errors.ts";
+import { type RandomBytes, drawNonce } from "../protocol/base/principals.ts";
+import { type Asked, readAnswer } from "../protocol/endpoint/answer.ts";
+import type { EndpointReply } from "../protocol/endpoint/envelope.ts";
+import { type Caller, type Incarnation, endpointSubjects } from "../protocol/endpoint/grammar.ts";
+import { outcomeOf } from "../protocol/endpoint/outcome.ts";
+import { tailOf } from "../protocol/endpoint/rails.ts";
+import type { DenialWatch } from "./denials.ts";
+import {
+  closedAfter,
+  closedBefore,
+  deniedCall,
+  deniedReply,
+  named,
+  nobodyThere,
+  silence,
+  tooManyPending,
+} from "./rail-errors.ts";
+import { type RailRequest, checkDeadline, encodeRequest } from "./request.ts";
+import { statusOf } from "./wire.ts";
+
+export type RailOptions = {
+  readonly nc: NatsConnection;
+  readonly space: string;
+  readonly caller: Caller;
+  /** Display name in `from`. */
+  readonly name: string;
+  readonly inboxPrefix: string;
+  readonly denials: DenialWatch;
+  readonly random: RandomBytes;
+  /** Requests that may wait for an answer at once. */
+  readonly maxPending?: number;
+};
+
+/** Supplement D. */
+const MAX_PENDING = 1024;
+/** Incarnations that are remembered. */
+const MAX_EPOCHS = 1024;
+
+export type Heard = { readonly by: Incarnation; readonly reply: EndpointReply };
+
+export type Gathering = {
+  /** An answer to this request, or what is wrong with one. */
+  readonly heard: (subject: string, bytes: Uint8Array) => void;
+  /** It is over: refused, nobody there, or the connection closed. */
+  readonly ended: (error: CotalError) => void;
+};
+
+export type Rail = {
+  readonly space: string;
+  /** The one answer to a request, or the reason there is none. */
+  readonly ask: (request: RailRequest, deadlineMs: number) => Promise<Heard>;
+  /** Publishes without an answer. Resolves once the broker has had its say about it. */
+  readonly cast: (request: RailRequest, deadlineMs: number, onNobody?: () => void) => Promise<void>;
+  /** Publishes, and hands every answer over until `stop`. */
+  readonly gather: (
+    request: RailRequest,
+    deadlineMs: number,
+    to: Gathering,
+  ) => { readonly stop: () => void; readonly asked: Asked };
+  /** Requests that wait. */
+  readonly pending: () => number;
+};
+
+/** What a request tells the rail while it is open. */
+type Open = {
+  readonly onNobody: () => void;
+  readonly onEnd: (error: CotalError) => void;
+};
+
+export function createRail(options: RailOptions): Rail {
+  const { nc, space, caller, denials, maxPending = MAX_PENDING } = options;
+  const rails = endpointSubjects(space);
+  const epochs = new LRUCache<string, number>({ max: MAX_EPOCHS });
+  /** By nonce; what is open and waits. */
+  const open = new Map<string, Open & { readonly what: string }>();
+  // Of this rail alone: the broker tells one subscription of a connection that nobody is there, not all.
+  const sentinels = `${options.inboxPrefix}.nr.${drawNonce(options.random)}.`;
+  let sentinel: Subscription | undefined;
+  /** One subscription for all: the nonce is the last token. */
+  const listen = (): void => {
+    if (sentinel !== undefined) return;
+    sentinel = nc.subscribe(`${sentinels}*`, {
+      callback: (error, message) => {
+        if (error !== null || statusOf(message) !== 503) return;
+        open.get(message.subject.slice(sentinels.length))?.onNobody();
+      },
+    });
+    void nc.closed().then(() => {
+      for (const { onEnd, what } of open.values()) onEnd(closedAfter(what));
+    });
+  };
+
+  /** Subscribes what comes back, then publishes. What it returns ends it. */
+  const send = (
+    request: RailRequest,
+    replyExpected: boolean,
+    deadlineMs: number | undefined,
+    on: Open,
+    take?: { readonly one: boolean; readonly heard: (message: Msg) => void },
+  ) => {
+    const what = named(request.address.endpoint, request.address.command);
+    if (nc.isClosed() || nc.isDraining()) throw closedBefore(what);
+    if (open.size >= maxPending) throw tooManyPending(what, maxPending);
+    const nonce = drawNonce(options.random);
+    const id = drawNonce(options.random);
+    const subject = rails.request(request.address, caller, nonce);
+    const payload = encodeRequest(options, request, { id, replyExpected, deadlineMs }, what);
+    const replySubject = rails.replyTo(caller, nonce, request.address.endpoint);
+    listen();
+    const unwatch = [denials.watch("publish", subject, () => on.onEnd(deniedCall(what, subject)))];
+    let reply: Subscription | undefined;
+    open.set(nonce, { ...on, what });
+    const close = (): void => {
+      if (!open.delete(nonce)) return;
+      for (const end of unwatch) end();
+      if (reply?.isClosed() === false) reply.unsubscribe();
+    };
+    try {
+      if (take !== undefined) {
+        unwatch.push(denials.watch("subscription", replySubject, () => on.onEnd(deniedReply(what, replySubject))));
+        const callback = (error: Error | null, message: Msg): void => void (error === null && take.heard(message));
+        // Told beforehand that one is enough, the broker forgets it by itself: it is half the cost of a call.
+        reply = nc.subscribe(replySubject, take.one ? { max: 1, callback } : { callback });
+      }
+      nc.publish(subject, payload, { reply: `${sentinels}${nonce}` });
+    } catch (cause) {
+      close();
+      throw closedBefore(what, cause);
+    }
+    const asked: Asked = {
+      space,
+      endpoint: request.address.endpoint,
+      id,
+      ...tailOf(caller, nonce),
+      ...(request.bind === undefined ? {} : { bind: request.bind }),
+    };
+    return { close, asked, what };
+  };
+
+  /** Who answered must not be older than who answered before. */
+  const current = (endpoint: string, heard: Heard): Heard => {
+    const key = `${endpoint} ${heard.by.instanceId}`;
+    const newest = epochs.get(key) ?? -1;
+    if (heard.by.epoch >= newest) {
+      epochs.set(key, heard.by.epoch);
+      return heard;
+    }
+    throw new CotalError(ErrorCode.Expired, "an incarnation that has been succeeded answered", {
+      outcome: outcomeOf({ seen: "reply", reply: heard.reply }),
+      next: "its successor serves; ask again if this did not run",
+    });
+  };
+
+  return {
+    space,
+    pending: () => open.size,
+    ask: async (request, deadlineMs) => {
+      checkDeadline(deadlineMs);
+      return new Promise((resolve, reject) => {
+        const settle = (end: () => void): void => {
+          clearTimeout(timer);
+          sent?.close();
+          end();
+        };
+        const fail = (error: unknown): void => settle(() => reject(error));
+        const on: Open = { onEnd: fail, onNobody: () => fail(nobodyThere(request.address.endpoint, sent?.what ?? "")) };
+        const take = (message: Msg): void => {
+          if (sent === undefined) return;
+          const { asked } = sent;
+          settle(() => {
+            const answer = readAnswer(asked, message.subject, message.data);
+            if (!answer.ok) return reject(answer.error);
+            try {
+              resolve(current(asked.endpoint, answer));
+            } catch (thrown) {
+              reject(thrown);
+            }
+          });
+        };
+        let sent: ReturnType<typeof send> | undefined;
+        try {
+          sent = send(request, true, deadlineMs, on, { one: true, heard: take });
+        } catch (thrown) {
+          return reject(thrown);
+        }
+        const { what } = sent;
+        const timer = setTimeout(() => fail(silence(what, deadlineMs)), deadlineMs);
+      });
+    },
+    cast: async (request, deadlineMs, onNobody) => {
+      checkDeadline(deadlineMs);
+      let refused: CotalError | undefined;
+      const sent = send(request, false, undefined, {
+        onEnd: (error) => void (refused ??= error),
+        onNobody: () => onNobody?.(),
+      });
+      try {
+        await flushed(nc, deadlineMs, sent.what);
+      } finally {
+        sent.close();
+      }
+      if (refused !== undefined) throw refused;
+    },
+    gather: (request, deadlineMs, to) => {
+      checkDeadline(deadlineMs);
+      const sent = send(
+        request,
+        true,
+        deadlineMs,
+        {
+          onEnd: to.ended,
+          onNobody: () => to.ended(nobodyThere(request.address.endpoint, sent.what)),
+        },
+        { one: false, heard: (message) => to.heard(message.subject, message.data) },
+      );
+      return { stop: sent.close, asked: sent.asked };
+    },
+  };
+}
+
+/**
+ * What the broker says of a publish comes on the same socket ahead of its answer to a ping, and reaches its
+ * watch a turn later. A cast whose refusal could not come is not told as sent.
+ */
+async function flushed(nc: NatsConnection, deadlineMs: number, what: string): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(silence(what, deadlineMs)), deadlineMs);
+  });
+  const gone = (): never => {
+    throw closedAfter(what);
+  };
+  try {
+    await Promise.race([nc.flush().catch(gone), late]);
+    await turn();
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,34 @@
+/**
+ * The contract of the endpoint `provisioner` (supplement A): every command with its shapes. Who may call
+ * which stands in the grants.
+ */
+import { defineCluster } from "../contract/declare.ts";
+import * as shape from "./provisioner-shapes.ts";
+
+const read = { class: "ephemeral", effect: "read" } as const;
+const write = { class: "ephemeral", effect: "write" } as const;
+
+export const PROVISIONER_CLUSTER = defineCluster({
+  urn: "ai.cotal.provisioner.v1",
+  revision: 1,
+  commands: [
+    { name: "space", ...read, input: shape.NoArgs, output: shape.SpaceAnswer },
+    { name: "channels", ...read, input: shape.ChannelsArgs, output: shape.ChannelsAnswer },
+    { name: "roster", ...read, input: shape.RosterArgs, output: shape.RosterAnswer },
+    { name: "frontier", ...read, input: shape.FrontierArgs, output: shape.FrontierAnswer },
+    { name: "history", ...read, input: shape.HistoryArgs, output: shape.HistoryAnswer },
+    { name: "dm-history", ...read, input: shape.DmHistoryArgs, output: shape.HistoryAnswer },
+    { name: "mint", ...write, input: shape.MintArgs, output: shape.MintAnswer },
+    { name: "deprovision", ...write, input: shape.DeprovisionArgs, output: shape.DeprovisionAnswer },
+    { name: "deprovision-complete", ...write, input: shape.DeprovisionCompleteArgs, output: shape.Done },
+    { name: "channel-set", ...write, input: shape.ChannelSetArgs, output: shape.ChannelSetAnswer },
+    { name: "channel-purge", ...write, input: shape.ChannelPurgeArgs, output: shape.PurgeAnswer },
+    { name: "history-purge", ...write, input: shape.NoArgs, output: shape.PurgeAnswer },
+    { name: "limits-show", ...read, input: shape.NoArgs, output: shape.LimitsAnswer },
+    { name: "limits-set", ...write, input: shape.LimitsSetArgs, output: shape.LimitsAnswer },
+    { name: "check", ...read, input: shape.NoArgs, output: shape.CheckAnswer },
+    { name: "artifacts", ...read, input: shape.ArtifactsArgs, output: shape.ArtifactsAnswer },
+    { name: "endpoints", ...read, input: shape.EndpointsArgs, output: shape.EndpointsAnswer },
+    { name: "register", ...write, input: shape.RegisterArgs, output: shape.RegisterAnswer },
+  ],
+});
