@@ -7,7 +7,7 @@
  * - Buffers of 16 KiB and more are the kernel's, each by itself, and go back when they are freed. Inside
  *   the allocator's heap they leave holes that it keeps: what a socket reads comes in one of 64 KiB.
  *
- * Measured: docs/decisions/0017. glibc reads the variable; no other allocator minds it.
+ * Measured: docs/decisions/0018. glibc reads the variable; no other allocator minds it.
  */
 const YOUNG_MIB = { auth: 8, others: 4 } as const;
 

@@ -24,6 +24,7 @@ import { enterCredential } from "../../shared/ledger/activation.ts";
 import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
 import { type PassedOver, createIssued } from "../../shared/ledger/issued.ts";
 import { takeEpoch } from "../../shared/ledger/epoch.ts";
+import { createTurns } from "../../shared/ledger/turns.ts";
 import { type Holder, activateSelf, daemonPrincipal } from "../../shared/ledger/self.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
@@ -153,9 +154,11 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
     const passed = await enterListed(readIssued(options.keysPattern, space));
     for (const one of passed) options.onPassedOver(one);
   };
+  const inTurn = createTurns();
   const cleaner = async (target: Holder): Promise<Connection> => {
     const one = await own.cleaner(target);
-    await enter(ledger, one, one.expires());
+    // Many ends at once would only take each other's compare-and-set.
+    await inTurn("cleaner", () => enter(ledger, one, one.expires()));
     return openConnection(oneShot(options, "cleaner", one));
   };
   const source = {

@@ -32,6 +32,7 @@ import { type DaemonLedger, askedLedger, ownLedger } from "./daemon-ledger.ts";
 import { type ProvisionerKeys, readIssued, readKeys } from "./keys.ts";
 import { type PassedOver, createIssued } from "../../shared/ledger/issued.ts";
 import { type Holder, daemonPrincipal } from "../../shared/ledger/self.ts";
+import { createTurns } from "../../shared/ledger/turns.ts";
 import { type SigningKey, newKey } from "../../shared/trust/keys.ts";
 import { registerInstance, writeStatus } from "./service-records.ts";
 import { setUpSettings, setUpStreams } from "./setup.ts";
@@ -371,8 +372,10 @@ function oneShots(options: OpenSpaceOptions, keys: ProvisionerKeys, me: Holder, 
     lifeSeconds: Life.OneShot,
     nowSeconds,
   } as const;
+  const inTurn = createTurns();
   const dial = async (name: string, own: OwnCredential): Promise<Connection> => {
-    await ledger.enter([{ own, expires: own.expires() }]);
+    // Many ends at once would only take each other's compare-and-set.
+    await inTurn(name, () => ledger.enter([{ own, expires: own.expires() }]));
     // Without its status: who asked hears how it went, and nobody would clear a failure.
     const { onStatus: _, ...dialed } = { ...dialOptions(options, name), ...identityOf(own) };
     return openConnection({ ...dialed, reconnect: { kind: "bounded", attempts: 3 } });

@@ -8,7 +8,7 @@ import { demandRow, enrol, proveAgent } from "./enrol.ts";
 import { ownManagers } from "./managers.ts";
 import type { PlaneParts } from "./parts.ts";
 import { createRecordConnect } from "./record-connect.ts";
-import { createTurns } from "./turns.ts";
+import { createTurns } from "../../../shared/ledger/turns.ts";
 import { chooseView } from "./views.ts";
 
 export function createAuthority(parts: PlaneParts): Authority & ActorAdministration {

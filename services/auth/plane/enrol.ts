@@ -29,7 +29,7 @@ import { outOfBounds, readActor } from "./actor-reads.ts";
 import type { Enrolled, SignIn } from "./authority-type.ts";
 import { normalised } from "./envelope.ts";
 import { type PlaneParts, demandPlane, refusal, settled } from "./parts.ts";
-import type { Turns } from "./turns.ts";
+import type { Turns } from "../../../shared/ledger/turns.ts";
 
 /** Names that only the service itself gives (§10 chat sessions, §13.1 service custody). */
 const RESERVED_LEADS = ["chat_", "svc_"] as const;

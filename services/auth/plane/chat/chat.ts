@@ -2,7 +2,7 @@
 import { ErrorCode } from "../../../../shared/protocol/base/errors.ts";
 import type { ChatHolderRow, ChatSession } from "../../../../shared/protocol/ledger/chat-rows.ts";
 import { refusal } from "../parts.ts";
-import { createTurns } from "../turns.ts";
+import { createTurns } from "../../../../shared/ledger/turns.ts";
 import { type ChatBearer, type ChatSigner, chatBearer } from "./bearer.ts";
 import { type OpenChat, openChat } from "./open.ts";
 import { type ChatParts, type HolderName, readHolder } from "./parts.ts";
