@@ -235,4 +235,5 @@ async function main(): Promise<number> {
   }
 }
 
-process.exitCode = await main();
+// A dial that was given up before the broker said a word keeps its socket (nats.js), and this program with it.
+process.exit(await main());

@@ -93,6 +93,18 @@ describe("what is no revocation", () => {
     expect(existsSync(join(state, "spaces"))).toBe(false);
   });
 
+  test("a broker that is frozen is told as away, and the program ends", async () => {
+    space.broker.freeze();
+    try {
+      await expect(space.trust("servers", "--server", space.url)).rejects.toMatchObject({
+        code: 3,
+        stdout: expect.stringContaining("no login within") as string,
+      });
+    } finally {
+      space.broker.thaw();
+    }
+  }, 25_000);
+
   test("silence of the broker proves nobody gone", async () => {
     const trust = await ensureBrokerTrust(space.state);
     const connection = await connectSystem(space.url, await systemCredential(trust, Math.floor(Date.now() / 1000)));
