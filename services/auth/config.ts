@@ -2,7 +2,7 @@
 import { defineConfig, setting } from "../../shared/daemon/config.ts";
 import {
   COMMON_SETTINGS,
-  brokerAddresses,
+  SPACE_SETTINGS,
   line,
   list,
   listenPort,
@@ -12,6 +12,7 @@ import {
   wholeNumber,
 } from "../../shared/daemon/settings.ts";
 import { LIFECYCLE_UID } from "../../shared/protocol/base/grammar.ts";
+import { DEFAULT_MAX_IN_FLIGHT } from "./edge/callout.ts";
 import { DEFAULT_LIMIT_SIZES } from "./edge/connect-limits.ts";
 import { DEFAULT_MAX_EXCHANGES } from "./edge/exchange.ts";
 import { MAX_CHAT_SLOTS } from "../../shared/protocol/ledger/chat-rows.ts";
@@ -27,20 +28,7 @@ const EACH_PROCESS = "Each process counts for itself, each space apart.";
 
 export const authConfig = defineConfig("COTAL_AUTH_", {
   ...COMMON_SETTINGS,
-  servers: setting({
-    env: "COTAL_SERVERS",
-    schema: brokerAddresses,
-    default: ["nats://127.0.0.1:4222"],
-    doc: "Addresses of the broker, separated by commas.",
-    example: "nats://broker-1:4222,nats://broker-2:4222",
-  }),
-  spaces: setting({
-    env: "COTAL_SPACES",
-    schema: list,
-    default: ["main"],
-    doc: "The spaces that this process serves, separated by commas; `*` for each that has keys, also later ones.",
-    example: "main,lab",
-  }),
+  ...SPACE_SETTINGS,
   keys: setting({
     env: "COTAL_AUTH_KEYS",
     schema: line,
@@ -202,7 +190,7 @@ export const authConfig = defineConfig("COTAL_AUTH_", {
   connects: setting({
     env: "COTAL_AUTH_CONNECTS",
     schema: wholeNumber(1, 100_000),
-    default: 512,
+    default: DEFAULT_MAX_IN_FLIGHT,
     doc: "Connects of one space that are looked at at once; the rest are denied.",
     example: "512",
   }),

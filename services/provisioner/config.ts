@@ -1,23 +1,10 @@
 /** Settings of the provisioner. */
 import { defineConfig, setting } from "../../shared/daemon/config.ts";
-import { COMMON_SETTINGS, brokerAddresses, line, list, oneOf, wholeNumber } from "../../shared/daemon/settings.ts";
+import { COMMON_SETTINGS, SPACE_SETTINGS, line, oneOf, wholeNumber } from "../../shared/daemon/settings.ts";
 
 export const provisionerConfig = defineConfig("COTAL_PROVISIONER_", {
   ...COMMON_SETTINGS,
-  servers: setting({
-    env: "COTAL_SERVERS",
-    schema: brokerAddresses,
-    default: ["nats://127.0.0.1:4222"],
-    doc: "Addresses of the broker, separated by commas.",
-    example: "nats://broker-1:4222,nats://broker-2:4222",
-  }),
-  spaces: setting({
-    env: "COTAL_SPACES",
-    schema: list,
-    default: ["main"],
-    doc: "The spaces that this process serves, separated by commas; `*` for each that has keys, also later ones.",
-    example: "main,lab",
-  }),
+  ...SPACE_SETTINGS,
   keys: setting({
     env: "COTAL_PROVISIONER_KEYS",
     schema: line,

@@ -118,4 +118,22 @@ export const COMMON_SETTINGS = {
   }),
 } satisfies Record<string, Setting<unknown>>;
 
+/** And of one that serves spaces of a broker. */
+export const SPACE_SETTINGS = {
+  servers: setting({
+    env: "COTAL_SERVERS",
+    schema: brokerAddresses,
+    default: ["nats://127.0.0.1:4222"],
+    doc: "Addresses of the broker, separated by commas.",
+    example: "nats://broker-1:4222,nats://broker-2:4222",
+  }),
+  spaces: setting({
+    env: "COTAL_SPACES",
+    schema: list,
+    default: ["main"],
+    doc: "The spaces that this process serves, separated by commas; `*` for each that has keys, also later ones.",
+    example: "main,lab",
+  }),
+} satisfies Record<string, Setting<unknown>>;
+
 export type CommonValues = SettingValues<typeof COMMON_SETTINGS>;
