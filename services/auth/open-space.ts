@@ -13,13 +13,12 @@
  */
 import { randomBytes } from "node:crypto";
 import { type ConnectOptions, type Connection, openConnection } from "../../shared/broker/connect.ts";
-import { type OwnCredential, type OwnUsers, ownCredential } from "../../shared/broker/own-credential.ts";
+import type { OwnCredential, OwnUsers } from "../../shared/broker/own-credential.ts";
 import type { Drift } from "../../shared/broker/ensure.ts";
 import { upgradeStores } from "../../shared/broker/upgrade.ts";
 import { createWriter } from "../../shared/broker/write.ts";
 import type { KeptSpace, SpaceHooks } from "../../shared/daemon/spaces.ts";
 import { Life } from "../../shared/grants/matrix.ts";
-import { Account } from "../../shared/grants/row.ts";
 import { enterCredential } from "../../shared/ledger/activation.ts";
 import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
 import { type PassedOver, createIssued } from "../../shared/ledger/issued.ts";
@@ -28,15 +27,15 @@ import { createTurns } from "../../shared/ledger/turns.ts";
 import { type Holder, activateSelf, daemonPrincipal } from "../../shared/ledger/self.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
-import { dotForm, drawLifecycleUid, drawNonce } from "../../shared/protocol/base/principals.ts";
+import { dotForm, drawLifecycleUid } from "../../shared/protocol/base/principals.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
 import { bearerAudience } from "../../shared/trust/auth-folder.ts";
-import { newKey } from "../../shared/trust/keys.ts";
 import { type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
 import { authHandlers } from "./commands.ts";
 import { type AuthKeys, readAuthKeys, readIssued } from "./keys.ts";
 import { type EdgeSettings, type OpenEdge, openEdge } from "./open-edge.ts";
+import { ownCredentials } from "./own-credentials.ts";
 import { type PlaneSettings, chatParts, planeParts } from "./plane-parts.ts";
 import type { ActorAdministration, Authority } from "./plane/authority-type.ts";
 import { createAuthority } from "./plane/authority.ts";
@@ -120,7 +119,7 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
   const { space, roles } = options;
   const keys = readAuthKeys(options.keysPattern, space);
   const me = { principal: daemonPrincipal(keys.ownerSecret, space, "auth"), uid: keys.uid };
-  const own = credentials(options, keys, me);
+  const own = ownCredentials(options, keys, me);
   const storeOwn = await own.store();
   const store = await dial("store", storeOwn);
   const writer = createWriter({ nc: store.nc });
@@ -260,63 +259,6 @@ async function duties(
   return {
     stop: async () => {
       await Promise.all([served.stop(), sweeping.stop(), pruned.stop()]);
-    },
-  };
-}
-
-/** The credentials of this process, each minted when it is first needed. */
-function credentials(options: OpenSpaceOptions, keys: AuthKeys, me: Holder) {
-  const { space, users, lifeSeconds = Life.Host } = options;
-  const { file } = keys;
-  const ledger = { principal: daemonPrincipal(keys.ownerSecret, space, "auth_ledger"), uid: keys.ledgerUid };
-  const life = { nowSeconds, lifeSeconds };
-  const inbox = () => ({ space, inboxNonce: drawNonce(randomBytes) });
-  // One key, and so one row, however many lifecycles end.
-  const cleanerUser = newKey("user");
-  const inStore = { ...life, account: Account.Store, accountKey: file.store, signer: keys.storeSigner };
-  return {
-    store: () => {
-      const user = users.of(space, "store");
-      return ownCredential({ ...inStore, user, profile: "auth-ledger", scope: { ...inbox(), holder: ledger } });
-    },
-    front: (epoch: number) =>
-      ownCredential({
-        ...life,
-        profile: "auth-server",
-        user: users.of(space, "front"),
-        account: Account.Front,
-        accountKey: file.front,
-        signer: keys.frontSigner,
-        scope: { ...inbox(), holder: me, instanceId: me.uid, epoch },
-      }),
-    callout: () =>
-      ownCredential({
-        ...life,
-        profile: "auth-callout",
-        account: Account.Auth,
-        accountKey: file.auth,
-        signer: keys.authSigner,
-        user: keys.calloutUser,
-        scope: { ...inbox(), holder: me },
-      }),
-    /** For one start: it brings the ledger's store of an earlier version up to date, and may do nothing else. */
-    upgrader: () =>
-      ownCredential({
-        ...inStore,
-        lifeSeconds: Life.OneShot,
-        profile: "store-upgrader",
-        scope: { ...inbox(), holder: ledger },
-      }),
-    /** For one clean-up: a store connection that can remove one lifecycle's leftovers and nothing else. */
-    cleaner: (target: Holder) => {
-      const scope = { ...inbox(), holder: ledger, target };
-      return ownCredential({
-        ...inStore,
-        lifeSeconds: Life.OneShot,
-        profile: "deprovisioner",
-        scope,
-        user: cleanerUser,
-      });
     },
   };
 }
