@@ -42,9 +42,11 @@ export function parseAnswer(data: Uint8Array, doing: string): Json {
   return answer;
 }
 
+const utf8 = new TextDecoder();
+
 function parseObject(data: Uint8Array): Json | undefined {
   try {
-    return asObject(JSON.parse(new TextDecoder().decode(data)));
+    return asObject(JSON.parse(utf8.decode(data)));
   } catch {
     return undefined;
   }

@@ -21,10 +21,12 @@ const ADDED = [
   Header.LastSequence,
 ] as const;
 
+const utf8 = new TextDecoder();
+
 /** A header block as stored; `undefined` if it holds no lawful header. */
 export function parseHeaders(block: Uint8Array): MsgHdrs | undefined {
   const parsed = headers();
-  for (const line of new TextDecoder().decode(block).split("\r\n").slice(1)) {
+  for (const line of utf8.decode(block).split("\r\n").slice(1)) {
     const colon = line.indexOf(":");
     if (colon > 0) appendLawful(parsed, line.slice(0, colon), line.slice(colon + 1).trim());
   }

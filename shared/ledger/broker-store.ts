@@ -39,6 +39,8 @@ export function brokerLedgerStore(nc: NatsConnection, writer: Writer, space: str
   };
 }
 
+const utf8 = new TextDecoder();
+
 const encode = (value: object): Uint8Array => new TextEncoder().encode(JSON.stringify(value));
 
 function rawRow(entry: StoredEntry | undefined): RawRow {
@@ -52,7 +54,7 @@ function valueOf({ headers, data }: StoredEntry): unknown {
   // The bucket lets a marker leave by itself; a row that would has been given its life by nobody of us (H24).
   if (headers?.has(Header.Ttl) === true) return undefined;
   try {
-    return JSON.parse(new TextDecoder().decode(data));
+    return JSON.parse(utf8.decode(data));
   } catch {
     return undefined;
   }

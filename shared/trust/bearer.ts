@@ -19,9 +19,11 @@ import {
   createPrivateKey,
   createPublicKey,
   generateKeyPairSync,
+  hash,
   sign,
   verify,
 } from "node:crypto";
+import { LRUCache } from "lru-cache";
 import { z } from "zod";
 import { badRequest } from "../protocol/base/errors.ts";
 import { LIFECYCLE_UID, MAX_NAME_LENGTH, PRINCIPAL_TOKEN, ROOT_CREDENTIAL_ID } from "../protocol/base/grammar.ts";
@@ -193,8 +195,26 @@ export function verifyBearer(token: string | undefined, scope: BearerScope): Ver
   // Three known members and no more: `crit`, `jwk` and their like would ask to be understood.
   if (Object.keys(header).length !== 3) return fault(BearerFault.Malformed);
   if (header["kid"] !== scope.key.kid) return fault(BearerFault.UnknownKey);
-  if (!signed(`${head}.${body}`, signature, scope.key.publicKey)) return fault(BearerFault.BadSignature);
+  if (!signedBefore(token, `${head}.${body}`, signature, scope.key.publicKey)) return fault(BearerFault.BadSignature);
   return judged(jsonObject(body), scope);
+}
+
+/** Bearers of one key whose signature was found to hold. A fleet that reconnects brings the same ones again. */
+const KNOWN = 10_000;
+const known = new WeakMap<KeyObject, LRUCache<string, true>>();
+
+/**
+ * That a signature holds is true for good; nothing else of a bearer is remembered, and nothing of one that
+ * fails. Kept by digest: a dump of the memory shows no bearer.
+ */
+function signedBefore(token: string, text: string, signature: Uint8Array, key: KeyObject): boolean {
+  const digest = hash("sha256", token, "base64");
+  const ofKey = known.get(key) ?? new LRUCache<string, true>({ max: KNOWN });
+  if (ofKey.get(digest) === true) return true;
+  if (!signed(text, signature, key)) return false;
+  known.set(key, ofKey);
+  ofKey.set(digest, true);
+  return true;
 }
 
 function signed(text: string, signature: Uint8Array, key: KeyObject): boolean {

@@ -19,9 +19,9 @@ export type CalloutSizes = {
 };
 
 export const CALLOUT_SIZES: CalloutSizes = {
-  rounds: 7,
+  rounds: 5,
   crowd: { people: 10, actors: 10 },
-  connects: 1500,
+  connects: 4000,
   latency: 400,
   exchanges: 500,
 };

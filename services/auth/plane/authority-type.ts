@@ -40,7 +40,12 @@ export type Enrolled = {
 };
 
 /** What a yes rested on; `recheck` proves that it still holds. Opaque to the edge. */
-export type Stamp = { readonly act: BearerAct; readonly actorRevision: number };
+export type Stamp = {
+  readonly act: BearerAct;
+  readonly actorRevision: number;
+  /** Every row of the auth bucket that was read, at the revision it had. */
+  readonly rows: readonly { readonly key: string; readonly revision: number | undefined }[];
+};
 
 export type Checked =
   | {

@@ -5,11 +5,15 @@
  * credential's row, the lifecycle head, the issuance gate. Anything but a clear yes is a refusal with a
  * reason, and so is a ledger that can't be read.
  *
- * Invariant: a yes means that the actor's row is active and names this lifecycle, the head is active
- * under it and stamped with this root, the root's row is active, unexpired and bound to this holder, and
- * the gate is open.
+ * Invariants
+ * 1. A yes means that the actor's row is active and names this lifecycle, the head is active under it and
+ *    stamped with this root, the root's row is active, unexpired and bound to this holder, and the gate is
+ *    open.
+ * 2. A recheck reads every row of the auth bucket again that the yes rested on (§13.1: "in the same
+ *    stream"). If none has moved, no end has begun meanwhile: an end's first writes are the actor's row and
+ *    the gate. If one has, everything is asked again. A view rests on other buckets too: it is always asked.
  */
-import { readRow } from "../../../shared/ledger/store.ts";
+import { type LedgerStore, type RawRow, readRow } from "../../../shared/ledger/store.ts";
 import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import {
   CHAT_ACTOR,
@@ -21,7 +25,7 @@ import { type Principal, dotForm } from "../../../shared/protocol/base/principal
 import type { ActorRow } from "../../../shared/protocol/ledger/actor-rows.ts";
 import { CredentialRow, GateRow, HeadRow, headMatchesKey, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
 import { outOfBounds, readActor } from "./actor-reads.ts";
-import type { Authority, BearerAct, Checked, Refused } from "./authority-type.ts";
+import type { Authority, BearerAct, Checked, Refused, Stamp } from "./authority-type.ts";
 import { readChatGrant } from "./chat/check-chat.ts";
 import { type ViewParts, viewRefusal } from "./views.ts";
 
@@ -41,18 +45,48 @@ export function createCheck(parts: CheckParts): Pick<Authority, "check" | "reche
   };
   return {
     check,
-    recheck: async ({ act, actorRevision }) => {
-      const again = await check(act);
+    recheck: async (stamp) => {
+      if (stamp.act.view === undefined && (await unmoved(parts.ledger, stamp))) return { ok: true };
+      const again = await check(stamp.act);
       if (!again.ok) return again;
       // What was signed came from that row and no other.
-      if (again.stamp.actorRevision === actorRevision) return { ok: true };
-      return refuse(ErrorCode.Conflict, `the grant of ${act.owner}.${act.actor} changed while it connected`);
+      if (again.stamp.actorRevision === stamp.actorRevision) return { ok: true };
+      const { owner, actor } = stamp.act;
+      return refuse(ErrorCode.Conflict, `the grant of ${owner}.${actor} changed while it connected`);
     },
   };
 }
 
-async function decide(parts: CheckParts, act: BearerAct): Promise<Checked> {
-  const { ledger, now } = parts;
+async function unmoved(ledger: LedgerStore, { rows }: Stamp): Promise<boolean> {
+  try {
+    const stands = await Promise.all(
+      rows.map(async ({ key, revision }) => revisionOf(await ledger.read("auth", key)) === revision),
+    );
+    return stands.every(Boolean);
+  } catch (thrown) {
+    // Who can't be asked says neither: the whole check will name what is wrong.
+    if (thrown instanceof CotalError) return false;
+    throw thrown;
+  }
+}
+
+const revisionOf = (raw: RawRow): number | undefined => (raw.kind === "value" ? raw.revision : undefined);
+
+/** The same ledger, and a list of what was read of the auth bucket. */
+function watched(ledger: LedgerStore): { readonly ledger: LedgerStore; readonly rows: Stamp["rows"] } {
+  const rows: Stamp["rows"][number][] = [];
+  const read: LedgerStore["read"] = async (bucket, key) => {
+    const raw = await ledger.read(bucket, key);
+    if (bucket === "auth") rows.push({ key, revision: revisionOf(raw) });
+    return raw;
+  };
+  return { ledger: { ...ledger, read }, rows };
+}
+
+async function decide(given: CheckParts, act: BearerAct): Promise<Checked> {
+  const { ledger, rows } = watched(given.ledger);
+  const parts = { ...given, ledger };
+  const { now } = parts;
   const { owner, actor, lifecycleUid: uid, credentialId } = act;
   const lawful =
     PRINCIPAL_TOKEN.test(owner) &&
@@ -79,7 +113,7 @@ async function decide(parts: CheckParts, act: BearerAct): Promise<Checked> {
   if (outside !== undefined) return refuse(ErrorCode.PermissionDenied, `${dotForm(who)} may not connect: ${outside}`);
   const unviewed = await viewRefusal(parts, act, row.value);
   if (unviewed !== undefined) return unviewed;
-  return { ok: true, actor: row.value, rootExpires: root.value.exp, stamp: { act, actorRevision: row.revision } };
+  return { ok: true, actor: row.value, rootExpires: root.value.exp, stamp: { act, actorRevision: row.revision, rows } };
 }
 
 function ofActor(row: ActorRow | undefined, who: Principal, uid: string): Refused | undefined {

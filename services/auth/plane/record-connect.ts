@@ -8,7 +8,10 @@
  *    first, then the actor's row must still be the one that was checked, then the write is pinned. A
  *    narrowing writes the actor's row before the ACL row, and writes the ACL row even if it changes
  *    nothing: so one of the two loses its compare-and-set, and it is never the narrowing that is undone.
+ * 3. What this process has settled for a revision of the actor's row stays settled under that revision: only
+ *    a change of the lists moves the row after it, and it writes the actor's row first.
  */
+import { LRUCache } from "lru-cache";
 import { readRow } from "../../../shared/ledger/store.ts";
 import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import { type Principal, dotForm } from "../../../shared/protocol/base/principals.ts";
@@ -16,20 +19,28 @@ import { type NatkeyRow, actorKey } from "../../../shared/protocol/ledger/actor-
 import { AclRow, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
 import { aclOf } from "./acl.ts";
 import { readActor } from "./actor-reads.ts";
-import type { Authority, Checked, Connect } from "./authority-type.ts";
+import type { Authority, Checked, Connect, Stamp } from "./authority-type.ts";
 import { type PlaneParts, refusal } from "./parts.ts";
 
 type RecordParts = Pick<PlaneParts, "ledger" | "space" | "now">;
 /** Several connects of one actor may bring its row to the same lists at once. */
 const ACL_ROUNDS = 4;
+/** Actors whose settled lists are remembered, and for how long: a row that was lost comes back after it. */
+const SETTLED = { max: 10_000, ttl: 60_000 };
 
 type Yes = Extract<Checked, { ok: true }>;
 
 export function createRecordConnect(parts: RecordParts): Authority["recordConnect"] {
-  return async (checked, connect) => {
+  const settled = new LRUCache<string, Stamp["actorRevision"]>(SETTLED);
+  const settle = async (checked: Yes): Promise<void> => {
+    const { act, actorRevision } = checked.stamp;
     // A view reads no channel: what it connects with says nothing of what an agent's connection may read.
-    const reads = checked.stamp.act.view === undefined;
-    await Promise.all([fileEvidence(parts, checked, connect), reads ? settleAcl(parts, checked) : undefined]);
+    if (act.view !== undefined || settled.get(act.credentialId) === actorRevision) return;
+    await settleAcl(parts, checked);
+    settled.set(act.credentialId, actorRevision);
+  };
+  return async (checked, connect) => {
+    await Promise.all([fileEvidence(parts, checked, connect), settle(checked)]);
   };
 }
 
