@@ -77,6 +77,27 @@ describe("a bearer of the space", () => {
   });
 });
 
+describe("a bearer that was seen before", () => {
+  const [head, body, tail] = good.split(".") as [string, string, string];
+
+  test("is judged anew at each time: its claims, its audience, its end", () => {
+    expect(verifyBearer(good, scope)).toMatchObject({ ok: true });
+    expect(verifyBearer(good, { ...scope, nowSeconds: CLAIMS.exp })).toMatchObject({ ok: false, fault: "expired" });
+    expect(verifyBearer(good, { ...scope, audience: "another" })).toMatchObject({ ok: false, fault: "wrong-audience" });
+  });
+
+  test("says nothing of another: one changed byte of any part, or another key, is asked again", () => {
+    expect(verifyBearer(good, scope)).toMatchObject({ ok: true });
+    const forged = Buffer.from(JSON.stringify({ ...CLAIMS, jti: "z".repeat(22) })).toString("base64url");
+    expect(verifyBearer(`${head}.${forged}.${tail}`, scope)).toMatchObject({ fault: "bad-signature" });
+    const turned = Buffer.from(tail, "base64url");
+    turned[0] = (turned[0] ?? 0) ^ 1;
+    expect(verifyBearer(`${head}.${body}.${turned.toString("base64url")}`, scope)).toMatchObject({ ok: false });
+    const key = { kid: signer.kid, publicKey: other.publicKey };
+    expect(verifyBearer(good, { ...scope, key })).toMatchObject({ fault: "bad-signature" });
+  });
+});
+
 describe("what is no bearer of this space, or not now", () => {
   const cases: readonly (readonly [string, BearerFault, string | undefined, Partial<typeof scope>?])[] = [
     ["nothing", BearerFault.Absent, undefined],

@@ -19,7 +19,7 @@ import { refusal } from "../parts.ts";
 import { type ChatParts, principalOf } from "./parts.ts";
 
 export type ChatSigner = {
-  readonly authority: Pick<Authority, "check" | "recheck">;
+  readonly authority: Pick<Authority, "check">;
   readonly bearer: { readonly issuer: string; readonly audience: string; readonly signer: BearerSigner };
 };
 
@@ -58,7 +58,7 @@ export async function chatBearer(
     },
     bearer.signer,
   );
-  const still = await authority.recheck(checked.stamp);
+  const still = await authority.check(act);
   if (!still.ok) throw denied(still);
   return { bearer: signed, expires };
 }
