@@ -13,6 +13,7 @@ import { ProvisionerCommand } from "../shared/grants/commands.ts";
 import type { Credentials } from "../shared/client/identity.ts";
 import { assertFloor } from "../shared/broker/floor.ts";
 import { CotalError } from "../shared/protocol/base/errors.ts";
+import { protocolFindings } from "../shared/protocol/endpoint/protocol-findings.ts";
 import { CheckAnswer, type Finding } from "../shared/protocol/endpoint/provisioner-shapes.ts";
 import { readCredsFile } from "../shared/trust/creds.ts";
 import { trustPaths } from "../shared/trust/folder.ts";
@@ -206,12 +207,14 @@ async function exchange(target: Target, named?: Credentials): Promise<readonly F
 /** Long enough for a large space; a daemon that hangs is told by its health as well. */
 const CHECK_MS = 8000;
 
-/** What the provisioner sees: store shapes, durables, clock. */
+/** What the provisioner sees: store shapes, durables, who serves by another protocol, clock. */
 async function check(target: Target, credentials: Credentials): Promise<readonly Finding[]> {
   if (credentials.kind === "user") {
-    // Somebody who signs in may look at nothing more: that they get in is what is asked.
-    await withRail(target, credentials, ({ reads }) => reads.space());
-    return [];
+    // Somebody who signs in may look at little more than this: that they get in is what is asked.
+    return withRail(target, credentials, async ({ reads, endpoints }) => {
+      await reads.space();
+      return protocolFindings(await endpoints.endpoints());
+    });
   }
   const answer = await withRail(target, credentials, (rail) =>
     rail.ask(ProvisionerCommand.Check, {}, CheckAnswer, CHECK_MS),

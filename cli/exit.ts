@@ -59,3 +59,8 @@ export function listOf(text: string): string[] {
     .map((entry) => entry.trim())
     .filter((entry) => entry !== "");
 }
+
+/** The same of an option that may also be given several times. */
+export function collectList(text: string, before: readonly string[] = []): string[] {
+  return [...before, ...listOf(text)];
+}

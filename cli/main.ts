@@ -15,6 +15,7 @@ import { registerDeprovision } from "./commands/deprovision.ts";
 import { registerDm } from "./commands/dm.ts";
 import { registerDoctor } from "./commands/doctor.ts";
 import { registerDown } from "./commands/down.ts";
+import { registerEndpoint } from "./commands/endpoint.ts";
 import { registerDescribe, registerEndpoints } from "./commands/endpoints.ts";
 import { registerHistory } from "./commands/history.ts";
 import { registerJoin } from "./commands/join.ts";
@@ -55,6 +56,7 @@ const COMMANDS: readonly ((program: Command) => void)[] = [
   registerHistory,
   registerJoin,
   registerEndpoints,
+  registerEndpoint,
   registerDescribe,
   registerCall,
   registerScatter,

@@ -62,6 +62,7 @@ export async function renewInto(rail: Rail, file: string, text: string): Promise
     allowSubscribe: reads,
     allowPublish: [...view.allowPublish],
     ...(view.role === undefined ? {} : { role: view.role }),
+    ...(view.capabilities.length === 0 ? {} : { capabilities: [...view.capabilities] }),
   });
   writePrivate(file, formatCreds(jwt, key));
   return { ...minted, file };

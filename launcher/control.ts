@@ -33,9 +33,9 @@ export type PlaneStatus =
 
 /** The parts of a plane, in the order in which they start. */
 const EXPECTED: Readonly<Record<PlaneRecord["auth"], readonly string[]>> = {
-  static: ["broker", "provisioner"],
+  static: ["broker", "provisioner", "delivery"],
   open: ["broker", "provisioner"],
-  user: ["broker", "provisioner", "auth"],
+  user: ["broker", "provisioner", "auth", "delivery"],
 };
 const STOP_TIMEOUT_MS = 15_000;
 

@@ -58,6 +58,15 @@ export function authEnv(server: string, state: string): Record<string, string> {
   };
 }
 
+/** What the delivery service is told. */
+export function deliveryEnv(server: string, state: string): Record<string, string> {
+  return {
+    COTAL_SERVERS: server,
+    COTAL_SPACES: "*",
+    COTAL_DELIVERY_KEYS: trustPaths(state).delivery("{space}"),
+  };
+}
+
 /** An open space has no keys by which the daemon could find it: it is named. */
 export function openEnv(server: string, spaces: readonly string[]): Record<string, string> {
   return { COTAL_SERVERS: server, COTAL_BROKER: "open", COTAL_SPACES: spaces.join(",") };

@@ -2,10 +2,11 @@
  * The embedded space: the broker and the daemons as child processes of one launcher.
  *
  * ```
- * trust ─▶ broker ─▶ space ─▶ provisioner ─▶ auth ─▶ ready      stop: daemons ─▶ broker
+ * trust ─▶ broker ─▶ space ─▶ provisioner ─▶ auth ─▶ ready ─▶ delivery      stop: daemons ─▶ broker
  * ```
  *
- * The auth service runs where people sign in (auth mode user).
+ * The auth service runs where people sign in (auth mode user), the delivery service wherever a broker has
+ * accounts.
  *
  * Invariants
  * 1. One launcher per state folder (lock.ts). What a killed one left behind is ended first, and
@@ -26,12 +27,12 @@ import { DAEMON_DRAIN_MS, launchDaemon } from "./daemon-process.ts";
 import type { PlaneFacts, Report } from "./events.ts";
 import type { Child } from "./child.ts";
 import { type Lock, takeLock } from "./lock.ts";
-import { accountsEnv, authEnv, openEnv, settle } from "./plane-settings.ts";
+import { accountsEnv, authEnv, deliveryEnv, openEnv, settle } from "./plane-settings.ts";
 import { type Recorder, createRecorder } from "./recorder.ts";
 import { liveChildren, livePlane, readPlane, removePlane } from "./plane-record.ts";
 import { endProcess, ownIdentity } from "./process-identity.ts";
 import { LOOPBACK, knownSpaces, planePaths, prepareState, writeRemembered } from "./state-folder.ts";
-import { type Supervised, supervise } from "./supervisor.ts";
+import { type FirstStart, type Supervised, supervise } from "./supervisor.ts";
 import { TrustCommand, runTrust } from "./trust-program.ts";
 
 export type PlaneOptions = {
@@ -127,8 +128,8 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
     startedAt: new Date().toISOString(),
     children: [],
   });
-  const keep = async (name: string, launch: () => Promise<Child>): Promise<void> => {
-    const part = supervise({ name, launch: () => guarded(signal, launch), report, changed: recorder.write });
+  const keep = async (name: string, launch: () => Promise<Child>, first: FirstStart = "once"): Promise<void> => {
+    const part = supervise({ name, first, launch: () => guarded(signal, launch), report, changed: recorder.write });
     parts.push(part);
     await part.begun;
   };
@@ -144,19 +145,23 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
   );
   if (trusted !== undefined) await timed("space", `accounts and keys of ${space}`, () => trusted);
   writeRemembered(state, { v: 1, port, auth, ...(isOpen ? { spaces } : {}) });
-  const keepDaemon = (name: string, env: Readonly<Record<string, string>>): Promise<void> =>
-    keep(name, () => {
-      recorder.health(name, undefined);
-      return launchDaemon({
-        name,
-        program: PROGRAM(name),
-        log: planePaths(state).log(name),
-        env,
-        listening: (at) => recorder.health(name, at),
-        waiting: (why) => report({ kind: "waiting", child: name, why }),
-        isEnough: (failing) => failing.every((check) => isOfOtherSpace(check.name, space)),
-      });
-    });
+  const keepDaemon = (name: string, env: Readonly<Record<string, string>>, first?: FirstStart): Promise<void> =>
+    keep(
+      name,
+      () => {
+        recorder.health(name, undefined);
+        return launchDaemon({
+          name,
+          program: PROGRAM(name),
+          log: planePaths(state).log(name),
+          env,
+          listening: (at) => recorder.health(name, at),
+          waiting: (why) => report({ kind: "waiting", child: name, why }),
+          isEnough: (failing) => failing.every((check) => isOfOtherSpace(check.name, space)),
+        });
+      },
+      first,
+    );
   const provisioner = timed("provisioner", "streams, buckets and the command rail", () =>
     keepDaemon("provisioner", isOpen ? openEnv(server, spaces) : accountsEnv(server, state)),
   );
@@ -166,6 +171,8 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
   await Promise.all([provisioner, ...others]);
   recorder.phase("ready");
   if (!isOpen) {
+    // Nobody waits for it: a session works before it is there, and who needs it asks again.
+    void keepDaemon("delivery", deliveryEnv(server, state), "again").catch(() => undefined);
     const rest = knownSpaces(state).filter((name) => name !== space);
     void renewSpaces(state, rest, server, report, signal);
     void renewDaily(state, server, report, signal);

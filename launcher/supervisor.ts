@@ -6,7 +6,7 @@
  * ```
  *
  * Invariants
- * 1. The first start is not repeated: whoever asked hears why it failed.
+ * 1. The first start is not repeated, unless that was asked for: whoever asked hears why it failed.
  * 2. One line per end and one per return; the wait starts over after a minimum uptime only.
  * 3. After `stop` nothing is started, whatever was under way.
  */
@@ -26,8 +26,12 @@ export type Supervised = {
   readonly kill: () => void;
 };
 
+/** What a first start that fails comes to: whoever asked hears why, or it is tried again as later ones are. */
+export type FirstStart = "once" | "again";
+
 export type SupervisorOptions = {
   readonly name: string;
+  readonly first?: FirstStart;
   readonly launch: () => Promise<Child>;
   readonly report: Report;
   /** Something that the plane's record holds has changed. */
@@ -39,7 +43,7 @@ const CAP_WAIT_MS = 15_000;
 
 /** Starts it, and keeps it once it was ready. */
 export function supervise(options: SupervisorOptions): Supervised {
-  const { name, launch, report, changed } = options;
+  const { name, first: firstStart = "once", launch, report, changed } = options;
   const backoff = createBackoff({ baseMs: BASE_WAIT_MS, capMs: CAP_WAIT_MS });
   let current: Child | undefined;
   let restarts = 0;
@@ -82,8 +86,13 @@ export function supervise(options: SupervisorOptions): Supervised {
   };
 
   const watch = async (first: Child): Promise<void> => {
-    let why = `it ended with ${endText(await first.ended)}`;
+    const end = await first.ended;
     current = undefined;
+    await startAgain(`it ended with ${endText(end)}`);
+  };
+
+  const startAgain = async (because: string): Promise<void> => {
+    let why = because;
     while (!stopped) {
       await pause(why);
       if (stopped) return;
@@ -101,7 +110,13 @@ export function supervise(options: SupervisorOptions): Supervised {
     }
   };
 
-  const begun = begin().then((first) => void watch(first));
+  const begun = begin().then(
+    (first) => void watch(first),
+    (thrown: unknown) => {
+      if (firstStart === "once") throw thrown;
+      void startAgain(toCotalError(thrown).message);
+    },
+  );
   // Whoever stops it before it is ready does not wait for it.
   begun.catch(() => undefined);
   return {

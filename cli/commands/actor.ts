@@ -6,6 +6,7 @@ import { DERIVED_OWNER_TOKEN } from "../../shared/protocol/base/grammar.ts";
 import { type Principal, dotForm, parseDotForm, principal } from "../../shared/protocol/base/principals.ts";
 import { roleDurable } from "../../shared/protocol/base/names.ts";
 import { checkName } from "../../shared/protocol/chat/presence.ts";
+import { CAPABILITY_WORDS, grantedCapabilities } from "../../shared/protocol/endpoint/capabilities.ts";
 import {
   ActorAnswer,
   ActorListAnswer,
@@ -13,7 +14,7 @@ import {
   type ShownActor,
 } from "../../shared/protocol/endpoint/auth-shapes.ts";
 import { typedPattern } from "../channel-names.ts";
-import { UsageError, argument, listOf } from "../exit.ts";
+import { UsageError, argument, listOf, collectList } from "../exit.ts";
 import { askingCredentials } from "../identity.ts";
 import { withRail } from "../operator.ts";
 import type { Output } from "../output.ts";
@@ -30,6 +31,11 @@ type Lists = {
 };
 type GrantOptions = Lists & { readonly name?: string };
 type ListOptions = { readonly owner?: string };
+
+/** Of the option `--capability`, wherever there is one. */
+export const CAPABILITY_HELP =
+  "what it may ask for, separated by commas, or given again: com.example.echo, com.example.echo:audit, with @all " +
+  `behind to ask all instances at once; or one of ${CAPABILITY_WORDS.join(", ")}`;
 
 export function registerActor(program: Command): void {
   const actor = program.command("actor").description("who may act under which name in a space that people sign in to");
@@ -53,13 +59,14 @@ function withLists(command: Command): Command {
     .option("--subscribe <channels>", "channels it may read, separated by commas", listOf)
     .option("--publish <channels>", "channels it may post to, separated by commas", listOf)
     .option("--role <role>", "the role whose queue it serves")
-    .option("--capability <names>", "capabilities, separated by commas", listOf);
+    .option("--capability <names>", CAPABILITY_HELP, collectList);
 }
 
 async function grantActor(invocation: Invocation<GrantOptions>, who = ""): Promise<void> {
   const { options, out } = invocation;
   const name = options.name === undefined ? undefined : argument(() => checkName(options.name ?? ""));
   const { role, ...lists } = listsOf(out, options);
+  argument(() => grantedCapabilities(lists.capabilities ?? []));
   const { actor } = await ask(invocation, who, AuthCommand.ActorGrant, ActorAnswer, (target) => ({
     ...target,
     ...lists,

@@ -5,15 +5,17 @@ import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/error
 import { principal } from "../../shared/protocol/base/principals.ts";
 import { roleDurable } from "../../shared/protocol/base/names.ts";
 import { checkName } from "../../shared/protocol/chat/presence.ts";
+import { grantedCapabilities } from "../../shared/protocol/endpoint/capabilities.ts";
 import { trustPaths } from "../../shared/trust/folder.ts";
 import { typedPattern } from "../channel-names.ts";
-import { argument, listOf } from "../exit.ts";
+import { argument, listOf, collectList } from "../exit.ts";
 import { askingCredentials } from "../identity.ts";
 import { DEFAULT_CHANNELS, mintInto } from "../minting.ts";
 import { withRail } from "../operator.ts";
 import { type Invocation, handle } from "../program.ts";
 import { isUserSpace } from "../signin.ts";
 import { table } from "../text.ts";
+import { CAPABILITY_HELP } from "./actor.ts";
 
 type MintOptions = {
   readonly owner: string;
@@ -22,6 +24,7 @@ type MintOptions = {
   readonly subscribe?: string[];
   readonly publish?: string[];
   readonly role?: string;
+  readonly capability?: string[];
   readonly out?: string;
 };
 
@@ -35,6 +38,7 @@ export function registerMint(program: Command): void {
     .option("--subscribe <channels>", "channels it may read, separated by commas (default general)", listOf)
     .option("--publish <channels>", "channels it may post to (default: those it may read)", listOf)
     .option("--role <role>", "the role whose queue it serves")
+    .option("--capability <names>", CAPABILITY_HELP, collectList)
     .option("--out <file>", "where to write it (default: kept in the state folder)");
   handle<MintOptions>(command, mint);
 }
@@ -56,6 +60,8 @@ async function mint({ options, out, target }: Invocation<MintOptions>): Promise<
   const name = argument(() => checkName(options.name ?? actor));
   const { role } = options;
   if (role !== undefined) argument(() => roleDurable(role));
+  const capabilities = argument(() => grantedCapabilities(options.capability ?? []));
+  const held = capabilities.length === 0 ? {} : { capabilities };
   const file = options.out === undefined ? trustPaths(at.state).agentCreds(at.space, actor) : resolve(options.out);
   const minted = await withRail(at, await askingCredentials(at, options, out), (rail) =>
     mintInto(rail, at, file, {
@@ -66,9 +72,18 @@ async function mint({ options, out, target }: Invocation<MintOptions>): Promise<
       allowSubscribe: subscribe,
       allowPublish: publish,
       ...(role === undefined ? {} : { role }),
+      ...held,
     }),
   );
-  const item = { kind: "minted", ...minted, name, subscribe, publish, ...(role === undefined ? {} : { role }) };
+  const item = {
+    kind: "minted",
+    ...minted,
+    name,
+    subscribe,
+    publish,
+    ...(role === undefined ? {} : { role }),
+    ...held,
+  };
   out.item(
     item,
     ...table([
@@ -77,6 +92,7 @@ async function mint({ options, out, target }: Invocation<MintOptions>): Promise<
       ["reads", listed(subscribe)],
       ["posts to", listed(publish)],
       ...(role === undefined ? [] : [["role", role]]),
+      ...(capabilities.length === 0 ? [] : [["may", capabilities.join(", ")]]),
       ["expires", new Date(minted.expires * 1000).toISOString()],
       ["file", minted.file],
     ]),

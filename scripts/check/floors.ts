@@ -43,6 +43,8 @@ const ROOMS: readonly Room[] = [
   { path: "shared/ledger", floor: 3 },
   { path: "shared/client", floor: 3 },
   { path: "shared/serve", floor: 3 },
+  // The toolkit of somebody who serves: both sides of the rails.
+  { path: "shared/endpoint", floor: 4 },
   {
     // Knows no subject and no profile: errors, and how a connection and a lease report their state.
     path: "shared/daemon",

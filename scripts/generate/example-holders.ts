@@ -17,7 +17,17 @@ function holder(actor: string, uid: string): HolderScope {
 const alice = holder("alice", "alicealicealicealicealicea");
 
 export const EXAMPLE_HOLDERS: { readonly [Name in BuiltProfile]: ScopeOf<Name> } = {
-  agent: { ...alice, allowSubscribe: ["general", "team.>"], allowPublish: ["general"], role: "reviewer" },
+  agent: {
+    ...alice,
+    allowSubscribe: ["general", "team.>"],
+    allowPublish: ["general"],
+    role: "reviewer",
+    commands: [
+      { endpoint: "com.example.echo", command: "say", scatter: true },
+      { endpoint: "com.example.echo", command: "stop", modes: ["self", "owner", "any"], scatter: true },
+    ],
+    serves: true,
+  },
   observer: holder("watcher", "watcherwatcherwatcherwatch"),
   admin: holder("admin", "adminadminadminadminadmina"),
   operator: holder("operator", "operatoroperatoroperatorop"),
@@ -39,8 +49,20 @@ export const EXAMPLE_HOLDERS: { readonly [Name in BuiltProfile]: ScopeOf<Name> }
     transferWriter: { instanceId: "managermanagermanagermanag", hex: "ab".repeat(32) },
   },
   "dm-reader": alice,
+  service: {
+    ...holder("svc_instanceinstanceinstancein", "instanceinstanceinstancein"),
+    endpoint: "com.example.echo",
+    instanceId: "instanceinstanceinstancein",
+    epoch: 1,
+    commands: ["say", "stop"],
+  },
   probe: holder("probe", "probeprobeprobeprobeprobep"),
   provisioner: {
+    ...holder("provisioner", "provisionerprovisionerprov"),
+    instanceId: "instanceinstanceinstancein",
+    epoch: 1,
+  },
+  "provisioner-desk": {
     ...holder("provisioner", "provisionerprovisionerprov"),
     instanceId: "instanceinstanceinstancein",
     epoch: 1,
@@ -53,6 +75,16 @@ export const EXAMPLE_HOLDERS: { readonly [Name in BuiltProfile]: ScopeOf<Name> }
     ...holder("auth", "authauthauthauthauthauthau"),
     instanceId: "authauthauthauthauthauthau",
     epoch: 1,
+  },
+  delivery: {
+    ...holder("delivery", "deliverydeliverydeliveryde"),
+    instanceId: "deliverydeliverydeliveryde",
+    epoch: 1,
+  },
+  "daemon-entrant": holder("delivery", "deliverydeliverydeliveryde"),
+  "connection-evictor": {
+    ...holder("delivery", "deliverydeliverydeliveryde"),
+    spaceAccounts: ["FRONT", "STORE", "AUTH"].map((name) => `A${name.padEnd(55, name)}`),
   },
   deprovisioner: { ...holder("deprovisioner", "deprovisionerdeprovisioner"), target: alice.holder },
   "history-purger": holder("provisioner", "provisionerprovisionerprov"),

@@ -21,8 +21,10 @@ A space is three broker accounts. Clients connect to **front**, which has no sto
 **store**, where only daemons connect. **auth** is for the login callout. A row holds in one account only.
 
 The rows are those of one example holder: space \`main\`, owner \`u_aaa…\`, and for the agent the read list
-\`general, team.>\`, the post list \`general\` and the role \`reviewer\`. A publish row carries the holder's own tokens,
-so nobody can send as another. Every subscription that ends in \`*\` comes with a deny of the same subject with \`.>\`
+\`general, team.>\`, the post list \`general\`, the role \`reviewer\` and the capabilities \`com.example.echo@all\` and
+\`serve\`, where \`com.example.echo\` has registered \`say\`, which has no target, and \`stop\`, which takes one in the
+modes \`self\`, \`owner\` and \`any\`: a capability opens the first two of these and no other mode. A publish row
+carries the holder's own tokens, so nobody can send as another. Every subscription that ends in \`*\` comes with a deny of the same subject with \`.>\`
 behind it, because the broker would admit that longer one otherwise.
 `;
 

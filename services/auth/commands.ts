@@ -39,6 +39,7 @@ export function authHandlers(ledger: ActorAdministration, ownerSecret: Uint8Arra
     },
     [Name.ActorRevoke]: ({ owner, actor }) => ledger.revoke(principal(owner, actor)),
     [Name.DaemonEnter]: (args, { caller }) => ledger.enterDaemon(caller, args),
+    [Name.Serving]: (args, { caller }) => ledger.serving(caller, args),
     [Name.ActorList]: async (page) => {
       const { actors, unreadable, ...rest } = await ledger.list(page);
       return { ...rest, actors: actors.map(shown), unreadable: [...unreadable] };

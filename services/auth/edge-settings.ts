@@ -13,7 +13,7 @@ import { idpSettings } from "./idp-settings.ts";
 import type { EdgeSettings } from "./open-edge.ts";
 import { publicFaces } from "./public-faces.ts";
 import type { Values } from "./spaces.ts";
-import type { Sparing } from "./sparing.ts";
+import type { Sparing } from "../../shared/daemon/sparing.ts";
 
 /** What clients cause and what we do have lines of their own: a flood of refusals hides no fault. */
 export type EdgeSparing = { readonly refusals: Sparing; readonly faults: Sparing };

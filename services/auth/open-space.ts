@@ -32,6 +32,7 @@ import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
 import { bearerAudience } from "../../shared/trust/auth-folder.ts";
 import { type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
+import { keepRegistered } from "../../shared/client/registered.ts";
 import { authHandlers } from "./commands.ts";
 import { type AuthKeys, readAuthKeys, readIssued } from "./keys.ts";
 import { type EdgeSettings, type OpenEdge, openEdge } from "./open-edge.ts";
@@ -47,7 +48,6 @@ import { evidenceIn } from "./plane/evidence.ts";
 import { livenessOf, tupleOf } from "./plane/liveness.ts";
 import { type PruneParts, checkEvidence, keepPruning } from "./plane/prune-natkeys.ts";
 import type { EvidenceSayings } from "./say-evidence.ts";
-import { keepRegistered } from "./registered.ts";
 import { clocksAgree, keepLimits, storesAreThere } from "./set-up.ts";
 
 export type OpenSpaceOptions = SpaceHooks & {
@@ -313,7 +313,7 @@ async function serve(
   epoch: number,
 ): Promise<{ readonly stop: () => Promise<void> }> {
   const { space } = options;
-  const registration = keepRegistered({ connection: front, space, me, epoch });
+  const registration = keepRegistered({ connection: front, space, endpoint: EndpointName.Auth, me, epoch });
   try {
     const served = await serveEndpoint({
       nc: front.nc,

@@ -8,6 +8,7 @@ import { rowPage } from "../../shared/broker/reads.ts";
 import type { Writer } from "../../shared/broker/write.ts";
 import { Account } from "../../shared/grants/row.ts";
 import type { Holder } from "../../shared/ledger/self.ts";
+import { resolveCapabilities } from "../../shared/ledger/capabilities.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { spaceNames } from "../../shared/protocol/base/names.ts";
 import { type Principal, drawNonce } from "../../shared/protocol/base/principals.ts";
@@ -20,7 +21,7 @@ import { systemOwner } from "../../shared/trust/owner.ts";
 import type { AuthKeys } from "./keys.ts";
 import type { ChatParts } from "./plane/chat/parts.ts";
 import type { ActorPage, PlaneParts } from "./plane/parts.ts";
-import { connectionsOver } from "./plane/still-connected.ts";
+import { connectionsOver } from "../../shared/broker/still-connected.ts";
 
 export type PlaneSettings = Pick<PlaneParts, "policy" | "defaults" | "actorsPerOwner" | "localManager">;
 
@@ -55,6 +56,7 @@ export function planeParts(source: PlaneSource): PlaneParts {
     defaults,
     actorsPerOwner,
     localManager,
+    frontAccount: keys.file.front,
     managerInstance: keys.uid,
     makeDurables: (principal, uid, role) => ensureLifecycleDurables(store.nc, writer, { space, principal, uid, role }),
     makeQueue: (role) => ensureRoleQueue(store.nc, writer, space, role),
@@ -109,7 +111,8 @@ async function remove(
 }
 
 /** The JWT that the callout would make of this row, thrown away: what it can't carry refuses here. */
-async function tryMint({ space, keys, limits }: PlaneSource, row: ActorRow, userKey: string): Promise<void> {
+async function tryMint({ space, ledger, keys, limits }: PlaneSource, row: ActorRow, userKey: string): Promise<void> {
+  const { commands, serves } = await resolveCapabilities(ledger, row.capabilities);
   await mintUser({
     profile: "agent",
     scope: {
@@ -119,6 +122,8 @@ async function tryMint({ space, keys, limits }: PlaneSource, row: ActorRow, user
       allowSubscribe: row.allowSubscribe,
       allowPublish: row.allowPublish,
       ...(row.role === undefined ? {} : { role: row.role }),
+      commands,
+      serves,
     },
     account: Account.Front,
     accountKey: keys.file.front,

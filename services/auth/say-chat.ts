@@ -2,7 +2,7 @@
 import type { Context } from "../../shared/daemon/lifecycle.ts";
 import type { ChatEvent } from "./edge/chat-routes.ts";
 import type { SweepEvent } from "./plane/chat/sweep.ts";
-import type { Sparing } from "./sparing.ts";
+import type { Sparing } from "../../shared/daemon/sparing.ts";
 
 export type ChatSayings = {
   readonly onChat: (event: ChatEvent) => void;

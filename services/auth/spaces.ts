@@ -11,7 +11,7 @@ import { openSpace } from "./open-space.ts";
 import type { ClaimState } from "./plane/claim.ts";
 import { chatSayings } from "./say-chat.ts";
 import { evidenceSayings } from "./say-evidence.ts";
-import { type Sparing, createSparing } from "./sparing.ts";
+import { type Sparing, createSparing } from "../../shared/daemon/sparing.ts";
 
 /** Lines about refusals, and as many about faults, in all spaces together. */
 const LINES_PER_MINUTE = 120;

@@ -1,6 +1,6 @@
 /**
- * What is wrong with a space, as far as its provisioner can see: shapes of its stores, durables of
- * its active lifecycles, the broker's clock. Each finding says what to do.
+ * What is wrong with a space, as far as its provisioner can see: shapes of its stores, durables of its active
+ * lifecycles and of its own, what serves by another protocol, the broker's clock. Each finding says what to do.
  */
 import type { Drift } from "../../shared/broker/ensure.ts";
 import { streamState, verifyConsumer, verifyStreams } from "../../shared/broker/ensure.ts";
@@ -10,13 +10,16 @@ import {
   type ConsumerSpec,
   dlvConsumer,
   dmConsumer,
+  recordWriterConsumer,
   roleConsumer,
   spaceStreams,
 } from "../../shared/broker/resources.ts";
 import { dotForm, parseDotForm } from "../../shared/protocol/base/principals.ts";
+import { protocolFindings } from "../../shared/protocol/endpoint/protocol-findings.ts";
 import type { Finding } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { AclRow } from "../../shared/protocol/ledger/rows.ts";
 import type { SpaceContext } from "./context.ts";
+import { endpoints } from "./endpoints.ts";
 import { parseJson } from "./rows.ts";
 
 /** A skew under which timestamps of a conversation still read in order. */
@@ -30,8 +33,18 @@ export async function check(context: SpaceContext) {
   // Without its stores nothing else of the space can be looked at.
   if (drift.some(isGone))
     return { findings: drift.map((one) => ofDrift(context.space, one)), clockSkewMs: 0, checked: ["store shapes"] };
-  const [durables, clockSkewMs] = await Promise.all([missingDurables(context), clockSkew(context)]);
-  const findings: Finding[] = [...drift.map((one) => ofDrift(context.space, one)), ...durables];
+  const [durables, writer, protocols, clockSkewMs] = await Promise.all([
+    missingDurables(context),
+    recordWriter(context),
+    foreignProtocols(context),
+    clockSkew(context),
+  ]);
+  const findings: Finding[] = [
+    ...drift.map((one) => ofDrift(context.space, one)),
+    ...writer,
+    ...durables,
+    ...protocols,
+  ];
   if (Math.abs(clockSkewMs) > MAX_SKEW_MS) {
     findings.push({
       check: "clock",
@@ -43,7 +56,7 @@ export async function check(context: SpaceContext) {
   return {
     findings: findings.slice(0, MAX_FINDINGS),
     clockSkewMs,
-    checked: ["store shapes", "durables of active lifecycles", "clock"],
+    checked: ["store shapes", "durables of active lifecycles", "record writer", "protocol of what serves", "clock"],
   };
 }
 
@@ -103,6 +116,33 @@ function ofDurable(who: string, { stream, name }: ConsumerSpec, { field, expecte
       : `${name} in ${stream}: ${field} is ${show(found)}, and ${show(expected)} is needed`,
     next: `end it and mint it again: cotal deprovision ${who}`,
   };
+}
+
+/** What instances report is read through this one; without it the listing of endpoints is old. */
+async function recordWriter({ store, space }: SpaceContext): Promise<Finding[]> {
+  const spec = recordWriterConsumer(space);
+  const drift = await verifyConsumer(store, spec);
+  return drift.map(({ field, expected, found }) => ({
+    check: "record writer",
+    level: "error",
+    message:
+      field === "consumer"
+        ? `${spec.name} in ${spec.stream} is gone: what instances report is not written`
+        : `${spec.name} in ${spec.stream}: ${field} is ${show(found)}, and ${show(expected)} is needed`,
+    next: "remove it (nats consumer rm, as a user of the store account): the provisioner makes it anew by itself",
+  }));
+}
+
+/** A caller of this version refuses what answers by another version of the discovery protocol (§11). */
+async function foreignProtocols(context: SpaceContext): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  let cursor: number | undefined;
+  do {
+    const page = await endpoints(context, cursor === undefined ? {} : { cursor });
+    findings.push(...protocolFindings(page.endpoints));
+    ({ cursor } = page);
+  } while (cursor !== undefined && findings.length < MAX_FINDINGS);
+  return findings;
 }
 
 function holderOf(key: string, value: unknown) {

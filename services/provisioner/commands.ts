@@ -6,9 +6,11 @@ import { ProvisionerCommand as Name } from "../../shared/grants/commands.ts";
 import { PROVISIONER_CLUSTER } from "../../shared/protocol/endpoint/provisioner-contract.ts";
 import { type HandlerTable, type Handlers, handlersOf } from "../../shared/serve/serve.ts";
 import { artifacts } from "./artifacts.ts";
+import { callerView } from "./caller-view.ts";
 import { channelSet, channels, frontier } from "./channels.ts";
 import { check } from "./check.ts";
 import type { SpaceContext } from "./context.ts";
+import { daemonEnter } from "./daemon-enter.ts";
 import { deprovision, deprovisionComplete } from "./deprovision.ts";
 import { endpoints } from "./endpoints.ts";
 import { dmHistory, history } from "./history.ts";
@@ -17,6 +19,7 @@ import { mint } from "./mint.ts";
 import { channelPurge, historyPurge } from "./purge.ts";
 import { register } from "./register.ts";
 import { roster } from "./roster.ts";
+import { endpointAssign } from "./serving/assign.ts";
 
 type ProvisionerHandlers = Handlers<typeof PROVISIONER_CLUSTER>;
 
@@ -40,7 +43,10 @@ export function provisionerHandlers(context: SpaceContext, instanceId: string): 
     [Name.Check]: shared(() => check(context)),
     [Name.Artifacts]: (args) => artifacts(context, args),
     [Name.Endpoints]: (args) => endpoints(context, args),
+    [Name.CallerView]: (args, { caller }) => callerView(context, caller, args),
     [Name.Register]: (args, { caller }) => register(context, caller, args),
+    [Name.DaemonEnter]: (args, { caller }) => daemonEnter(context, caller, args),
+    [Name.EndpointAssign]: (args, { caller }) => endpointAssign(context, caller, args),
   };
   return handlersOf(PROVISIONER_CLUSTER, handlers);
 }

@@ -1,5 +1,6 @@
 /** Settings of the provisioner. */
 import { defineConfig, setting } from "../../shared/daemon/config.ts";
+import { Life } from "../../shared/grants/matrix.ts";
 import { COMMON_SETTINGS, SPACE_SETTINGS, line, oneOf, wholeNumber } from "../../shared/daemon/settings.ts";
 
 export const provisionerConfig = defineConfig("COTAL_PROVISIONER_", {
@@ -25,6 +26,13 @@ export const provisionerConfig = defineConfig("COTAL_PROVISIONER_", {
     default: 1,
     doc: "Copies of each stream of a new space: 1, or 3 in a cluster. An existing space keeps what it has.",
     example: "3",
+  }),
+  serveSeconds: setting({
+    env: "COTAL_PROVISIONER_SERVE_SECONDS",
+    schema: wholeNumber(5, Life.Service),
+    default: Life.Service,
+    doc: "Life of the credential that an instance of somebody's endpoint serves with. It is renewed while the instance lives; who takes the same instance over waits for its end.",
+    example: "120",
   }),
   concurrency: setting({
     env: "COTAL_PROVISIONER_CONCURRENCY",

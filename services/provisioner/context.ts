@@ -2,6 +2,7 @@
 import type { NatsConnection } from "@nats-io/transport-node";
 import type { Connection } from "../../shared/broker/connect.ts";
 import type { Writer } from "../../shared/broker/write.ts";
+import type { ServingLedger } from "../../shared/ledger/serving.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import type { SpaceNames } from "../../shared/protocol/base/names.ts";
@@ -9,6 +10,7 @@ import type { Principal, RandomBytes } from "../../shared/protocol/base/principa
 import type { SpaceSubjects } from "../../shared/protocol/base/subjects.ts";
 import type { OwnEndpoint } from "../../shared/protocol/endpoint/own-contracts.ts";
 import type { SpaceSettings } from "../../shared/protocol/chat/space-settings.ts";
+import type { SigningKey } from "../../shared/trust/keys.ts";
 import type { AclReader } from "./acl.ts";
 import type { ProvisionerKeys } from "./keys.ts";
 
@@ -23,6 +25,18 @@ export type Authority = {
   }) => Promise<Connection>;
 };
 
+/** What registering somebody else's endpoint needs, where identities are proved. */
+export type Serving = {
+  readonly ledger: ServingLedger;
+  /** Identity key of the account that clients connect to, and a signing key of it. */
+  readonly accountKey: string;
+  readonly signer: SigningKey;
+  /** Life of a serve credential. */
+  readonly lifeSeconds: number;
+  /** The owner that a text means: a token, or a label of a space with static credentials. */
+  readonly ownerOf: (text: string) => string;
+};
+
 export type SpaceContext = {
   readonly space: string;
   readonly names: SpaceNames;
@@ -32,6 +46,7 @@ export type SpaceContext = {
   readonly acl: AclReader;
   readonly settings: SpaceSettings;
   readonly authority: Authority | undefined;
+  readonly serving: Serving | undefined;
   /** Who the daemon of this name is here; an open space knows nobody. */
   readonly daemon: ((name: OwnEndpoint) => Principal) | undefined;
   /** A connection that lives for one removal of chat history; an open space needs none. */

@@ -7,26 +7,17 @@
  *    a credential that can ask for rows and do nothing else, and that is entered by the first thing it asks.
  * 2. In a space that people sign in to, this daemon holds no connection that could write the ledger.
  */
-import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type ConnectOptions, type Connection, openConnection } from "../../shared/broker/connect.ts";
-import { type OwnCredential, ownCredential } from "../../shared/broker/own-credential.ts";
+import type { OwnCredential } from "../../shared/broker/own-credential.ts";
 import type { SpaceHooks } from "../../shared/daemon/spaces.ts";
-import { createCaller } from "../../shared/client/caller.ts";
-import { watchDenials } from "../../shared/client/denials.ts";
 import { AuthCommand } from "../../shared/grants/commands.ts";
-import { Life } from "../../shared/grants/matrix.ts";
-import { Account } from "../../shared/grants/row.ts";
 import { enterCredential } from "../../shared/ledger/activation.ts";
 import { takeEpoch } from "../../shared/ledger/epoch.ts";
 import { type Holder, activateSelf } from "../../shared/ledger/self.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { CotalError, ErrorCode, toCotalError } from "../../shared/protocol/base/errors.ts";
-import { drawNonce } from "../../shared/protocol/base/principals.ts";
 import { DaemonEnterAnswer } from "../../shared/protocol/endpoint/auth-shapes.ts";
-import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
-import type { SigningKey } from "../../shared/trust/keys.ts";
-import type { ProvisionerKeys } from "./keys.ts";
+import { type AskAuthOptions, askAuth } from "./ask-auth.ts";
 
 /** A credential and its end in Unix seconds. */
 export type Entry = { readonly own: Pick<OwnCredential, "holder" | "userKey">; readonly expires: number };
@@ -56,16 +47,9 @@ export function ownLedger(ledger: LedgerStore, me: Holder, ledgerHolder: Holder)
   };
 }
 
-export type AskedLedgerOptions = {
-  readonly space: string;
-  readonly keys: Pick<ProvisionerKeys, "file" | "frontSigner">;
-  readonly me: Holder;
-  /** Key of this daemon's front connection: what asks is the same user, with less to say. */
-  readonly user: SigningKey;
-  readonly dial: Omit<ConnectOptions, "authenticator" | "inboxPrefix">;
+export type AskedLedgerOptions = AskAuthOptions & {
   readonly signal: AbortSignal;
   readonly waiting: SpaceHooks["waiting"];
-  readonly nowSeconds: () => number;
 };
 
 const DEADLINE_MS = 5_000;
@@ -119,34 +103,6 @@ function told(error: CotalError, absent: boolean): CotalError {
 }
 
 async function ask(options: AskedLedgerOptions, begin: boolean, entries: readonly Entry[]) {
-  const { space, keys, me, user, nowSeconds, dial } = options;
-  const own = await ownCredential({
-    profile: "registrar",
-    scope: { space, holder: me, inboxNonce: drawNonce(randomBytes) },
-    account: Account.Front,
-    accountKey: keys.file.front,
-    signer: keys.frontSigner,
-    user,
-    lifeSeconds: Life.OneShot,
-    nowSeconds,
-  });
-  const { authenticator, inboxPrefix } = own;
-  const connection: Connection = await openConnection({ ...dial, authenticator, inboxPrefix });
-  try {
-    const call = createCaller({
-      nc: connection.nc,
-      space,
-      caller: me,
-      name: me.principal.actor,
-      inboxPrefix,
-      denials: watchDenials(connection.nc),
-      random: randomBytes,
-    });
-    const credentials = entries.map(({ own: { userKey }, expires }) => ({ credentialId: userKey, expires }));
-    const args = { begin, credentials };
-    const { data } = await call(EndpointName.Auth, AuthCommand.DaemonEnter, args, { deadlineMs: DEADLINE_MS });
-    return DaemonEnterAnswer.parse(data);
-  } finally {
-    await connection.close();
-  }
+  const credentials = entries.map(({ own: { userKey }, expires }) => ({ credentialId: userKey, expires }));
+  return DaemonEnterAnswer.parse(await askAuth(options, AuthCommand.DaemonEnter, { begin, credentials }, DEADLINE_MS));
 }

@@ -3,15 +3,18 @@
  * list are made, and only then does its credential leave.
  *
  * Invariants
- * 1. Everything that can refuse, refuses before the first write: names, lists, size.
+ * 1. Everything that can refuse, refuses before the first write: names, lists, capabilities, size.
  * 2. The operation's id comes from the caller's own user key, so a retry after any crash converges
  *    on the same lifecycle and another caller can't take it over.
  * 3. The seed never comes here: the caller keeps it and sends the public key.
+ * 4. Capabilities are part of what is asked for; the commands that they open are read anew at each mint, so a
+ *    renewal brings what has been registered since.
  */
 import { ensureLifecycleDurables } from "../../shared/broker/lifecycle-durables.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { type BuiltProfile, PROFILES, type ScopeOf } from "../../shared/grants/matrix.ts";
 import { activate, enterCredential } from "../../shared/ledger/activation.ts";
+import { type ResolvedCapabilities, resolveCapabilities } from "../../shared/ledger/capabilities.ts";
 import { createOrRead } from "../../shared/ledger/store.ts";
 import { canonicalDigest } from "../../shared/protocol/base/canonical.ts";
 import { minimalList } from "../../shared/protocol/base/channels.ts";
@@ -25,6 +28,7 @@ import {
 } from "../../shared/protocol/base/principals.ts";
 import { channelLists } from "../../shared/protocol/chat/acl-lists.ts";
 import { checkName } from "../../shared/protocol/chat/presence.ts";
+import { grantedCapabilities } from "../../shared/protocol/endpoint/capabilities.ts";
 import type { MintAnswer, MintArgs } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { AclRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import { mintUser } from "../../shared/trust/jwt.ts";
@@ -44,6 +48,8 @@ type Plan = {
   readonly reads: readonly string[] | undefined;
   readonly posts: readonly string[];
   readonly role: string | undefined;
+  /** Absent: none. */
+  readonly capabilities?: readonly string[];
 };
 
 /** What a profile other than an agent reads. */
@@ -61,10 +67,11 @@ export async function mint(
 ): Promise<z.infer<typeof MintAnswer>> {
   const authority = staticAuthority(context);
   const plan = planOf(context, authority, args);
+  const opened = await demandRegistered(authority, plan);
   const seconds = Math.floor(context.now() / 1000);
   const expires = seconds + PROFILES[plan.profile].lifeSeconds;
   const trial = { uid: drawLifecycleUid(context.random), inboxNonce: drawNonce(context.random) };
-  await mintJwt(context, authority, plan, trial, expires);
+  await mintJwt(context, authority, { ...plan, opened }, trial, expires);
 
   const activated = await activate(
     authority.ledger,
@@ -84,7 +91,7 @@ export async function mint(
     credentialId: plan.userKey,
     expires,
   });
-  const jwt = await mintJwt(context, authority, plan, activated, expires);
+  const jwt = await mintJwt(context, authority, { ...plan, opened }, activated, expires);
   return { jwt, principal: dotForm(plan.principal), uid: activated.uid, expires };
 }
 
@@ -97,7 +104,7 @@ function planOf({ space }: SpaceContext, authority: Authority, args: MintArgs): 
   const name = checkName(args.name);
   const common = { profile, principal: principal(owner, args.actor), name, userKey };
   if (profile !== "agent") {
-    const extra = (["subscribe", "allowSubscribe", "allowPublish", "role"] as const).find(
+    const extra = (["subscribe", "allowSubscribe", "allowPublish", "role", "capabilities"] as const).find(
       (key) => args[key] !== undefined,
     );
     if (extra !== undefined) throw badRequest(`${profile} takes no ${extra}`, "leave it out, or mint an agent");
@@ -105,13 +112,31 @@ function planOf({ space }: SpaceContext, authority: Authority, args: MintArgs): 
   }
   const { allowSubscribe, allowPublish } = channelLists(args);
   // Normalised, so that a renewal made from the credential's own lists is the same request.
-  return { ...common, reads: minimalList(allowSubscribe), posts: minimalList(allowPublish), role: args.role };
+  const capabilities = grantedCapabilities(args.capabilities ?? []);
+  return {
+    ...common,
+    reads: minimalList(allowSubscribe),
+    posts: minimalList(allowPublish),
+    role: args.role,
+    ...(capabilities.length === 0 ? {} : { capabilities }),
+  };
+}
+
+/** What its capabilities open. Refuses an endpoint that nobody has registered: the credential would open nothing. */
+async function demandRegistered({ ledger }: Authority, { capabilities = [] }: Plan): Promise<ResolvedCapabilities> {
+  const opened = await resolveCapabilities(ledger, capabilities);
+  const [unknown] = opened.unregistered;
+  if (unknown === undefined) return opened;
+  throw new CotalError(ErrorCode.FailedPrecondition, `nobody has registered the endpoint ${unknown}`, {
+    outcome: Outcome.NotExecuted,
+    next: "start what serves it first (cotal endpoints lists what does), or leave the capability out",
+  });
 }
 
 async function mintJwt(
   context: SpaceContext,
   { keys }: Authority,
-  plan: Plan,
+  plan: Plan & { readonly opened: ResolvedCapabilities },
   { uid, inboxNonce }: { readonly uid: string; readonly inboxNonce: string },
   expires: number,
 ): Promise<string> {
@@ -122,6 +147,8 @@ async function mintJwt(
     allowSubscribe: plan.reads ?? [],
     allowPublish: plan.posts,
     ...(plan.role === undefined ? {} : { role: plan.role }),
+    commands: plan.opened.commands,
+    serves: plan.opened.serves,
   };
   const { jwt } = await mintUser<BuiltProfile>({
     profile: plan.profile,
@@ -133,6 +160,7 @@ async function mintJwt(
     expires,
     limits: context.settings.limits.agent,
     name: plan.name,
+    ...(plan.capabilities === undefined ? {} : { capabilities: plan.capabilities }),
   });
   return jwt;
 }
@@ -151,6 +179,7 @@ async function enterAcl(context: SpaceContext, plan: Plan, uid: string, reads: r
     name: plan.name,
     allowSubscribe: [...reads],
     ...(plan.role === undefined ? {} : { role: plan.role }),
+    ...(plan.capabilities === undefined ? {} : { capabilities: [...plan.capabilities] }),
     durables: plan.profile === "agent",
     credential: plan.userKey,
     at: context.now(),

@@ -9,13 +9,19 @@
  */
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { NatsConnection } from "@nats-io/transport-node";
 import type { ConnectOptions, Connection, ConnectionStatus } from "../../shared/broker/connect.ts";
 import { openConnection } from "../../shared/broker/connect.ts";
 import { createWriter } from "../../shared/broker/write.ts";
+import { DESK_COMMANDS } from "../../shared/grants/commands.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { Life } from "../../shared/grants/matrix.ts";
 import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
+import { type ServingLedger, servingLedger } from "../../shared/ledger/serving.ts";
+import { expiryBarrier } from "../../shared/ledger/serving-barrier.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
+import { badRequest } from "../../shared/protocol/base/errors.ts";
+import { DERIVED_OWNER_TOKEN } from "../../shared/protocol/base/grammar.ts";
 import { inboxPrefix } from "../../shared/protocol/base/broker-subjects.ts";
 import type { SpaceHooks } from "../../shared/daemon/spaces.ts";
 import { spaceNames } from "../../shared/protocol/base/names.ts";
@@ -27,6 +33,7 @@ import { type ServedEndpoint, type ServedEvent, serveEndpoint } from "../../shar
 import { openAcl, storedAcl } from "./acl.ts";
 import { provisionerHandlers } from "./commands.ts";
 import type { Authority, SpaceContext } from "./context.ts";
+import { connectionsOver } from "../../shared/broker/still-connected.ts";
 import { type OwnCredential, type OwnUsers, ownCredential } from "../../shared/broker/own-credential.ts";
 import { type DaemonLedger, askedLedger, ownLedger } from "./daemon-ledger.ts";
 import { type ProvisionerKeys, readIssued, readKeys } from "./keys.ts";
@@ -34,13 +41,16 @@ import { type PassedOver, createIssued } from "../../shared/ledger/issued.ts";
 import { type Holder, daemonPrincipal } from "../../shared/ledger/self.ts";
 import { createTurns } from "../../shared/ledger/turns.ts";
 import { type SigningKey, newKey } from "../../shared/trust/keys.ts";
+import { type RecordWriterHooks, startRecordWriter } from "./record-writer.ts";
+import { askedServing } from "./serving/asked.ts";
+import { staticOwner } from "../../shared/trust/owner.ts";
 import { registerInstance, writeStatus } from "./service-records.ts";
 import { setUpSettings, setUpStreams } from "./setup.ts";
 import { type Drift, verifyStreams } from "../../shared/broker/ensure.ts";
 import { spaceStreams } from "../../shared/broker/resources.ts";
 import { isUpgrade, upgradeStores } from "../../shared/broker/upgrade.ts";
 
-export type OpenSpaceOptions = {
+export type OpenSpaceOptions = RecordWriterHooks & {
   readonly space: string;
   readonly servers: readonly string[];
   readonly mode: "accounts" | "open";
@@ -54,6 +64,8 @@ export type OpenSpaceOptions = {
   /** Ends the wait for a broker that is not there. */
   readonly signal: AbortSignal;
   readonly users: OwnUsers;
+  /** Life of the credentials that others serve with, in seconds. */
+  readonly serveSeconds?: number;
   /** Life of this process's own credentials, in seconds. */
   readonly lifeSeconds?: number;
 };
@@ -74,6 +86,8 @@ export type OpenSpace = {
   readonly stopIntake: () => Promise<void>;
   readonly close: () => Promise<void>;
 };
+
+const isDesk = (command: string): boolean => DESK_COMMANDS.some((name) => name === command);
 
 /** A stop waits no longer for the word that it stops. */
 const FAREWELL_MS = 1_000;
@@ -158,17 +172,20 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
   );
   const shots = oneShots(options, keys, me, rows.ledger);
   const shape = await broughtUpToDate(streams.drift, { options, store, upgrader: shots.upgrader, keys });
-  const frontOwn = await ownCredential({
-    ...life,
-    profile: "provisioner",
-    account: Account.Front,
-    accountKey: keys.file.front,
-    signer: keys.frontSigner,
-    user: frontUser,
-    scope: { space, holder: me, inboxNonce: drawNonce(randomBytes), instanceId: me.uid, epoch },
-  });
+  const inFront = async (profile: "provisioner" | "provisioner-desk"): Promise<OwnCredential> =>
+    ownCredential({
+      ...life,
+      profile,
+      account: Account.Front,
+      accountKey: keys.file.front,
+      signer: keys.frontSigner,
+      user: frontUser,
+      scope: { space, holder: me, inboxNonce: drawNonce(randomBytes), instanceId: me.uid, epoch },
+    });
+  // One user, one row, and two JWTs of it.
+  const [frontOwn, deskOwn] = [await inFront("provisioner"), await inFront("provisioner-desk")];
   const passedOver = await rows.enterIssued();
-  const front = await dial("front", frontOwn);
+  const [front, desk] = await Promise.all([dial("front", frontOwn), dial("desk", deskOwn)]);
   const context: SpaceContext = {
     ...parts(space, replicas),
     store: store.nc,
@@ -177,16 +194,23 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
     settings,
     purger: shots.purger,
     authority: rows.store === undefined ? undefined : { keys, ledger: rows.store, cleaner: shots.cleaner },
+    serving: {
+      ledger: rows.serving(() => front.nc),
+      accountKey: keys.file.front,
+      signer: keys.frontSigner,
+      lifeSeconds: options.serveSeconds ?? Life.Service,
+      ownerOf: rows.ownerOf,
+    },
     daemon: (name) => daemonPrincipal(keys.ownerSecret, space, name),
   };
   return {
-    ...(await serve(options, front, context, me, epoch)),
+    ...(await serve(options, { front, desk }, context, me, epoch)),
     principal: dotForm(me.principal),
     created: streams.created,
     ...shape,
     passedOver,
     renew: async () => {
-      for (const own of [storeOwn, frontOwn, ...rows.owned]) {
+      for (const own of [storeOwn, frontOwn, deskOwn, ...rows.owned]) {
         if (own.expires() - nowSeconds() > lifeSeconds / 2) continue;
         await own.renew((expires) => rows.ledger.enter([{ own, expires }]));
       }
@@ -239,25 +263,23 @@ type Rows = {
   /** The ledger to mint from, where this daemon mints. */
   readonly store?: LedgerStore;
   readonly enterIssued: () => Promise<PassedOver[]>;
+  /** Its half of serving somebody's endpoint; `front` sees who is connected. */
+  readonly serving: (front: () => NatsConnection) => ServingLedger;
+  readonly ownerOf: (text: string) => string;
 };
 
 /** People sign in: the auth service writes the rows, also those of what the trust program has issued. */
 function rowsFromAuth({ options, keys, me, frontUser }: LedgerSource): Rows {
-  const { space, signal } = options;
-  const { onStatus: _, ...dial } = dialOptions(options, "registrar");
+  const { space, signal, waiting } = options;
+  const { onStatus: _, ...dialed } = dialOptions(options, "registrar");
+  const dial = { ...dialed, reconnect: { kind: "bounded", attempts: 3 } } as const;
+  const asking = { space, keys, me, user: frontUser, dial, nowSeconds };
   return {
-    ledger: askedLedger({
-      space,
-      keys,
-      me,
-      user: frontUser,
-      dial: { ...dial, reconnect: { kind: "bounded", attempts: 3 } },
-      signal,
-      waiting: options.waiting,
-      nowSeconds,
-    }),
+    ledger: askedLedger({ ...asking, signal, waiting }),
     owned: [],
     enterIssued: () => Promise.resolve([]),
+    serving: () => askedServing(asking),
+    ownerOf: derivedOwner,
   };
 }
 
@@ -283,7 +305,23 @@ async function rowsOfOwn({ options, keys, me, dial }: LedgerSource): Promise<Row
     owned: [own],
     store: ledger,
     enterIssued: () => enter(readIssued(options.keysPattern, space)),
+    serving: (front) =>
+      servingLedger({
+        ledger,
+        space,
+        accountKey: keys.file.front,
+        barrier: expiryBarrier({ connectionsOf: connectionsOver(front), now: Date.now }),
+        now: Date.now,
+        random: randomBytes,
+      }),
+    ownerOf: (text) => staticOwner(keys.ownerSecret, text),
   };
+}
+
+/** Where people sign in, an owner is the token that the identity provider's word comes to. */
+function derivedOwner(text: string): string {
+  if (DERIVED_OWNER_TOKEN.test(text)) return text;
+  throw badRequest(`${JSON.stringify(text.slice(0, 80))} is no owner token`, "take the one that cotal whoami shows");
 }
 
 /** An open space: one connection, nobody's identity proved, no ledger (decision H57). */
@@ -304,9 +342,10 @@ async function openUnguarded(options: OpenSpaceOptions, dial: Dial): Promise<Ser
     settings,
     purger: undefined,
     authority: undefined,
+    serving: undefined,
     daemon: undefined,
   };
-  const served = await serve(options, connection, context, me, 1);
+  const served = await serve(options, { front: connection, desk: connection }, context, me, 1);
   return { ...served, principal: name, ...streams, upgraded: [], passedOver: [], renew: () => Promise.resolve() };
 }
 
@@ -319,7 +358,7 @@ function parts(space: string, replicas: 1 | 3) {
 /** Registers, serves, and says so; what is found in the records leads to what is served. */
 async function serve(
   options: OpenSpaceOptions,
-  front: Connection,
+  { front, desk }: { readonly front: Connection; readonly desk: Connection },
   context: SpaceContext,
   me: Holder,
   epoch: number,
@@ -329,8 +368,11 @@ async function serve(
   const registrationRevision = await registerInstance(context, instance);
   const say = (state: string) =>
     writeStatus(context, instance, { epoch, state, observedSpecRevision: registrationRevision });
+  const recording = startRecordWriter(context, options);
+  await recording.begun;
   const served = await serveEndpoint({
     nc: front.nc,
+    heardOn: (command) => (isDesk(command) ? desk.nc : front.nc),
     space: options.space,
     endpoint,
     instanceId: me.uid,
@@ -348,7 +390,7 @@ async function serve(
   return {
     epoch,
     stopIntake: async () => {
-      await served.stop();
+      await Promise.all([served.stop(), recording.stop()]);
       // A listing that says "ready" a little longer is no fault; a stop that waits for the store would be.
       const said = say("stopped").catch(() => undefined);
       await Promise.race([said, sleep(FAREWELL_MS, undefined, { ref: false })]);

@@ -1,22 +1,33 @@
 /**
- * `register`: a daemon of this space that serves an endpoint of this project tells of its instance.
+ * `register`: an instance that serves tells of itself, or asks for a credential to serve with.
  *
- * Its contract is not asked for: it stands in the source that both were built from. Whoever registers is the
- * daemon of that name, by its principal, and speaks for its own instance alone.
+ * The contract of one of this project's own endpoints is not asked for: it stands in the source that both
+ * were built from. Whoever registers it is the daemon of that name, by its principal, and speaks for its own
+ * instance alone. Somebody else's endpoint brings its contract (`serving/`).
  */
 import type { z } from "zod";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import type { Caller } from "../../shared/protocol/endpoint/grammar.ts";
 import { isOwnEndpoint } from "../../shared/protocol/endpoint/own-contracts.ts";
-import type { RegisterAnswer, RegisterArgs } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import type {
+  OwnRegisterArgs,
+  RegisterAnswer,
+  RegisterArgs,
+} from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import type { SpaceContext } from "./context.ts";
 import { registerInstance, writeStatus } from "./service-records.ts";
+import { registerService, renewService } from "./serving/service.ts";
 
-export async function register(
+export async function register(context: SpaceContext, caller: Caller, args: RegisterArgs): Promise<RegisterAnswer> {
+  if ("state" in args) return registerOwn(context, caller, args);
+  return "epoch" in args ? renewService(context, caller, args) : registerService(context, caller, args);
+}
+
+async function registerOwn(
   context: SpaceContext,
   { principal, uid }: Caller,
-  { endpoint, instanceId, epoch, state }: z.infer<typeof RegisterArgs>,
-): Promise<z.infer<typeof RegisterAnswer>> {
+  { endpoint, instanceId, epoch, state }: z.infer<typeof OwnRegisterArgs>,
+): Promise<RegisterAnswer> {
   const daemon = isOwnEndpoint(endpoint) ? context.daemon?.(endpoint) : undefined;
   const isItself = daemon?.owner === principal.owner && daemon.actor === principal.actor && instanceId === uid;
   if (!isOwnEndpoint(endpoint) || !isItself) {
@@ -28,5 +39,5 @@ export async function register(
   const instance = { endpoint, instanceId, owner: principal.owner };
   const registrationRevision = await registerInstance(context, instance);
   await writeStatus(context, instance, { epoch, state, observedSpecRevision: registrationRevision });
-  return { registrationRevision };
+  return { registrationRevision, instanceId, epoch };
 }

@@ -1,5 +1,5 @@
 /**
- * Service records of this project's own endpoints (supplement A and B): `svc.<endpoint>.<instanceId>.spec`,
+ * Service records (supplement A and B): `svc.<endpoint>.<instanceId>.spec`,
  * written when the instance registers, and `.status`, written when it says how it is.
  *
  * Invariants
@@ -27,18 +27,26 @@ export type Instance = {
   readonly owner: string;
 };
 
-/** Publishes the contract, then the spec that names it: nobody finds a digest that leads nowhere. */
+/** Publishes the contract of one of this project's own, then the spec that names it: no digest leads nowhere. */
 export async function registerInstance(store: Store, { endpoint, instanceId, owner }: Instance): Promise<number> {
   const contract = ownContract(endpoint);
   await publishArtifacts(store, contract.artifacts);
-  const spec: RegistrationSpec = RegistrationSpec.parse({
+  return writeSpec(store, instanceId, specOf(endpoint, owner, contract.clusterDigests));
+}
+
+export function specOf(endpoint: string, owner: string, clusterDigests: readonly string[]): RegistrationSpec {
+  return RegistrationSpec.parse({
     endpoint,
     owner,
-    clusterDigests: contract.clusterDigests,
+    clusterDigests: clusterDigests.toSorted(),
     protocol: { v: PROTOCOL_VERSION },
   });
+}
+
+/** The revision that the spec has then: a new one only if it changed. */
+export async function writeSpec(store: Store, instanceId: string, spec: RegistrationSpec): Promise<number> {
   const bucket = store.names.bucket.records;
-  const key = recordKey("svc", { endpoint, instanceId }, "spec");
+  const key = recordKey("svc", { endpoint: spec.endpoint, instanceId }, "spec");
   await changeJson(store.store, store.writer, { bucket, key }, (current) =>
     current !== undefined && canonicalJson(current) === canonicalJson(spec) ? undefined : spec,
   );
@@ -50,9 +58,24 @@ export async function registerInstance(store: Store, { endpoint, instanceId, own
   });
 }
 
+/** The spec of an instance and its revision, from the leader. */
+export async function readSpec(
+  store: Pick<Store, "store" | "names">,
+  endpoint: string,
+  instanceId: string,
+): Promise<{ readonly spec: RegistrationSpec; readonly revision: number } | undefined> {
+  const row = await readJson(
+    store.store,
+    store.names.bucket.records,
+    recordKey("svc", { endpoint, instanceId }, "spec"),
+  );
+  const spec = RegistrationSpec.safeParse(row?.value).data;
+  return row === undefined || spec === undefined ? undefined : { spec, revision: row.revision };
+}
+
 export async function writeStatus(
   store: Store,
-  { endpoint, instanceId }: Pick<Instance, "endpoint" | "instanceId">,
+  { endpoint, instanceId }: { readonly endpoint: string; readonly instanceId: string },
   status: RegistrationStatus,
 ): Promise<void> {
   const place = {

@@ -6,6 +6,7 @@ import type { ServedEvent } from "../../shared/serve/serve.ts";
 import type { provisionerConfig } from "./config.ts";
 import { spacesWithKeys } from "./keys.ts";
 import { openSpace } from "./open-space.ts";
+import { recordSayings } from "./say-records.ts";
 
 type Values = ReturnType<typeof provisionerConfig.read>["values"];
 
@@ -21,6 +22,7 @@ export function keepSpaces(context: Context<Values>): Spaces {
     help: "From a request's arrival to its answer.",
     labels: ["space", "command"],
   });
+  const records = recordSayings(context);
   const users = ownUsers();
   if (values.mode === "open") log.warn("this broker is open: nobody's identity is proved, and anybody may do anything");
   return keep({
@@ -31,11 +33,13 @@ export function keepSpaces(context: Context<Values>): Spaces {
       const { space } = hooks;
       const served = await openSpace({
         ...hooks,
+        ...records(space),
         servers: values.servers,
         mode: values.mode,
         keysPattern: values.keys,
         users,
         replicas: values.replicas === 3 ? 3 : 1,
+        serveSeconds: values.serveSeconds,
         concurrency: values.concurrency,
         perCaller: values.perCaller,
         onServed: (event: ServedEvent) => {

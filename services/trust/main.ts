@@ -25,7 +25,8 @@ import { trustPaths } from "../../shared/trust/folder.ts";
 import { keptAuthMode } from "../../shared/trust/space-file.ts";
 import { ensureBrokerTrust, systemCredential } from "./broker-trust.ts";
 import { serverConfigText } from "./server-config.ts";
-import { ensureAuthTrust, hasAuthTrust, publishAuth } from "./auth-trust.ts";
+import { type AuthTrust, ensureAuthTrust, hasAuthTrust, publishAuth } from "./auth-trust.ts";
+import { ensureDeliveryTrust, ensureEvictorCredential, publishDelivery } from "./delivery-trust.ts";
 import { accountLimits, setAccountLimits } from "./account-limits.ts";
 import { alone } from "./lock.ts";
 import { addRevoked, ensureOperatorCredential, ensureSpaceTrust, publishSpace, refusedUsers } from "./space-trust.ts";
@@ -98,9 +99,12 @@ async function space(options: Options): Promise<object> {
     });
     const auth = authMode(options["auth"], keptAuthMode(state, name));
     if (auth === "user") ensureAuthTrust(state, own);
+    ensureDeliveryTrust(state, own);
     await pushSpace(state, name, connection);
     await ensureOperatorCredential(state, own, auth, now);
+    await ensureEvictorCredential(state, own, trust, auth, now);
     if (hasAuthTrust(state, name)) publishAuth(state, own, now);
+    publishDelivery(state, own, auth);
     publishSpace(state, own, auth);
     return { kind: "space-trust", space: name };
   } finally {
@@ -168,12 +172,19 @@ async function pushSpace(state: string, name: string, connection: Parameters<typ
   const { keys } = own;
   const accounts = await spaceAccounts(trust.operator, name, keys, {
     ...accountLimits(state, name),
-    ...(hasAuthTrust(state, name) ? ensureAuthTrust(state, own) : {}),
+    ...signersOf(ensureDeliveryTrust(state, own), hasAuthTrust(state, name) ? ensureAuthTrust(state, own) : undefined),
     revoked: refusedUsers(state, name, nowSeconds()),
   });
   await pushAccount(connection, keys.store.publicKey, accounts.store);
   await pushAccount(connection, keys.front.publicKey, accounts.front);
   await pushAccount(connection, keys.auth.publicKey, accounts.auth);
+}
+
+/** Each daemon signs with keys of its own. */
+function signersOf(delivery: ReturnType<typeof ensureDeliveryTrust>, auth: AuthTrust | undefined) {
+  const all = (account: "front" | "store") => [...(auth?.moreSigners[account] ?? []), ...delivery.moreSigners[account]];
+  const moreSigners = { front: all("front"), store: all("store") };
+  return auth === undefined ? { moreSigners } : { ...auth, moreSigners };
 }
 
 function text(option: string | boolean | undefined): string | undefined {

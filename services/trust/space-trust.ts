@@ -80,10 +80,7 @@ export async function ensureOperatorCredential(
 ): Promise<void> {
   const paths = trustPaths(state);
   const path = paths.operatorCreds(trust.space);
-  const listPath =
-    auth === "user"
-      ? join(paths.auth(trust.space), AuthFile.Issued)
-      : join(paths.provisioner(trust.space), ProvisionerFile.Issued);
+  const listPath = issuedPath(state, trust.space, auth);
   const uidPath = join(trustPaths(state).spaceTrust(trust.space), "operator.uid");
   const revoked = revokedUsers(state, trust.space);
   const held = heldCredential(path);
@@ -107,11 +104,32 @@ export async function ensureOperatorCredential(
     limits: DEFAULT_LIMITS.agent,
     name: "operator",
   });
-  const earlier = existsSync(listPath) ? readKept(listPath, (text) => IssuedList.parse(JSON.parse(text))) : [];
   const entry = { ...holder.principal, uid, credentialId: user.publicKey, expires };
-  const kept = earlier.filter(({ expires: until, credentialId }) => until > nowSeconds && !(credentialId in revoked));
-  writePrivate(listPath, JSON.stringify([...kept, entry]));
+  listIssued(state, trust.space, auth, nowSeconds, entry);
   writePrivate(path, formatCreds(jwt, user));
+}
+
+/** Whoever writes the ledger enters what is listed here. */
+function issuedPath(state: string, space: string, auth: SpaceFile["auth"]): string {
+  const paths = trustPaths(state);
+  return auth === "user"
+    ? join(paths.auth(space), AuthFile.Issued)
+    : join(paths.provisioner(space), ProvisionerFile.Issued);
+}
+
+/** Adds one; what has ended or was revoked is listed no more. */
+export function listIssued(
+  state: string,
+  space: string,
+  auth: SpaceFile["auth"],
+  nowSeconds: number,
+  entry: IssuedList[number],
+): void {
+  const path = issuedPath(state, space, auth);
+  const revoked = revokedUsers(state, space);
+  const earlier = existsSync(path) ? readKept(path, (text) => IssuedList.parse(JSON.parse(text))) : [];
+  const kept = earlier.filter(({ expires, credentialId }) => expires > nowSeconds && !(credentialId in revoked));
+  writePrivate(path, JSON.stringify([...kept, entry]));
 }
 
 /** What the operator's file holds; `undefined` for none, and for one that is damaged: it is made anew. */

@@ -1,17 +1,19 @@
 /**
- * The durable consumers of §8 as data: a member's DM and DLV durables, and the queue of a role.
+ * The durable consumers as data: a member's DM and DLV durables, the queue of a role (§8), and what a
+ * trusted writer drains (supplement E).
  *
  * Invariants
- * 1. All are pull, explicit ack, 60 s, `max_deliver` -1: nothing is given up after some number of
- *    tries (field case: a stranded queue).
- * 2. `max_batch` 1 and `max_expires` 30 s (H62): a larger batch strands messages behind the
- *    front/store split, and a pull outlives the connection that made it.
+ * 1. All are pull, explicit ack, `max_deliver` -1: nothing is given up after some number of tries (field
+ *    case: a stranded queue).
+ * 2. What a client pulls: `max_batch` 1 and `max_expires` 30 s (H62), for a larger batch strands messages
+ *    behind the front/store split, and a pull outlives the connection that made it.
  * 3. A durable of a lifecycle starts strictly after that lifecycle's activation frontier (§8).
  */
 import { badRequest } from "../protocol/base/errors.ts";
-import { dlvDurable, dmDurable, roleDurable, spaceNames } from "../protocol/base/names.ts";
+import { dlvDurable, dmDurable, recordWriterDurable, roleDurable, spaceNames } from "../protocol/base/names.ts";
 import type { Principal } from "../protocol/base/principals.ts";
 import { spaceSubjects } from "../protocol/base/subjects.ts";
+import { statusReports } from "../protocol/endpoint/status-rail.ts";
 
 export type ConsumerConfig = {
   readonly durable_name: string;
@@ -77,6 +79,30 @@ export function dlvConsumer(space: string, p: Principal, uid: string, startSeq?:
 /** `svc_<role>` (§8): shared by the holders of the role, on purpose. */
 export function roleConsumer(space: string, role: string): ConsumerSpec {
   return durable(spaceNames(space).task, roleDurable(role), spaceSubjects(space).svcTo(role), ALL, ROLE_WAITING);
+}
+
+/** What the record writer pulls at once; one is out at a time all the same. */
+export const RECORD_WRITER_BATCH = 64;
+/** What a writer that was killed held is given to the next one after this long. */
+const RECORD_WRITER_ACK_SECONDS = 5;
+
+/**
+ * `recw_<s>-svc`: reports of how instances are (supplement A and E). One message is out at a time, however
+ * many writers there are, so they are written in the order in which they came.
+ */
+export function recordWriterConsumer(space: string): ConsumerSpec {
+  const name = recordWriterDurable(space, "svc");
+  const { stream, config } = durable(spaceNames(space).epr, name, statusReports(space), ALL, MEMBER_WAITING);
+  return {
+    stream,
+    name,
+    config: {
+      ...config,
+      ack_wait: RECORD_WRITER_ACK_SECONDS * SECOND_NS,
+      max_ack_pending: 1,
+      max_batch: RECORD_WRITER_BATCH,
+    },
+  };
 }
 
 function durable(stream: string, name: string, filter: string, start: Start, waiting: number): ConsumerSpec {

@@ -49,7 +49,7 @@ export type StreamSpec = StreamSettings & {
   readonly adjustable: readonly (keyof StreamSettings)[];
 };
 
-export { type ConsumerSpec, dlvConsumer, dmConsumer, roleConsumer } from "./durables.ts";
+export { type ConsumerSpec, dlvConsumer, dmConsumer, recordWriterConsumer, roleConsumer } from "./durables.ts";
 
 export type SpaceOptions = { readonly replicas: number };
 
@@ -139,7 +139,8 @@ export function spaceStreams(space: string, options: SpaceOptions): readonly Str
       adjustable: ["max_age"],
     }),
     stream(names.epe, [p.epeAll], { max_age: EVENT_AGE_NS, adjustable: HISTORY_LIMIT }),
-    stream(names.epr, [p.eprAll], { discard: "new", adjustable: ["max_age"] }),
+    // Reports of how something is: drained at once, and told anew; a day old they say nothing.
+    stream(names.epr, [p.eprAll], { discard: "new", max_age: DAY_NS, adjustable: ["max_age"] }),
     // Supplement H: requests only; a scheduling header is refused by the broker itself.
     stream(names.eptRequest, [p.eptSchedule], { discard: "new", adjustable: ["max_age"] }),
     // Schedules need rollup and message TTL, and can't be had with `deny_purge`. Timer writer only.

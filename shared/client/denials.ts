@@ -9,10 +9,17 @@ import { type NatsConnection, PermissionViolationError } from "@nats-io/transpor
 
 export type Denial = { readonly operation: "publish" | "subscription"; readonly subject: string };
 type Listener = (denial: Denial) => void;
+/** True if the refusal was its own. */
+type Claim = (denial: Denial) => boolean;
 
 export type DenialWatch = {
   /** Calls back on a refusal of exactly this subject until the returned function is called. */
   readonly watch: (operation: Denial["operation"], subject: string, listener: Listener) => () => void;
+  /**
+   * Asks about every refusal, for as long as the connection lives: for who has so many subjects that a watch on
+   * each would cost more than the refusals that never come. Asked before the watches.
+   */
+  readonly claim: (claim: Claim) => void;
   /** Refusals that nobody waited for, for a diagnostic. */
   readonly onUnclaimed: (listener: Listener) => void;
 };
@@ -20,14 +27,18 @@ export type DenialWatch = {
 /** Watches the status events of one connection for as long as it lives. */
 export function watchDenials(nc: NatsConnection): DenialWatch {
   const waiting = new Map<string, Set<Listener>>();
+  const claims = new Set<Claim>();
   const unclaimed = new Set<Listener>();
+  const tell = (denial: Denial): void => {
+    for (const claim of claims) if (claim(denial)) return;
+    const listeners = waiting.get(keyOf(denial.operation, denial.subject));
+    for (const listener of listeners ?? unclaimed) listener(denial);
+  };
   const run = async (): Promise<void> => {
     for await (const status of nc.status()) {
       if (status.type !== "error" || !(status.error instanceof PermissionViolationError)) continue;
       const { operation, subject } = status.error;
-      const denial: Denial = { operation: operation === "publish" ? "publish" : "subscription", subject };
-      const listeners = waiting.get(keyOf(denial.operation, subject));
-      for (const listener of listeners ?? unclaimed) listener(denial);
+      tell({ operation: operation === "publish" ? "publish" : "subscription", subject });
     }
   };
   void run();
@@ -42,6 +53,7 @@ export function watchDenials(nc: NatsConnection): DenialWatch {
         if (listeners.size === 0 && waiting.get(key) === listeners) waiting.delete(key);
       };
     },
+    claim: (claim) => void claims.add(claim),
     onUnclaimed: (listener) => void unclaimed.add(listener),
   };
 }

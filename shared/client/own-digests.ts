@@ -6,6 +6,7 @@
 import type { ClusterDeclaration } from "../protocol/contract/declare.ts";
 import { zodClosure } from "../protocol/contract/zod-schema.ts";
 import { AUTH_CLUSTER } from "../protocol/endpoint/auth-contract.ts";
+import { DELIVERY_CLUSTER } from "../protocol/endpoint/delivery-contract.ts";
 import { EndpointName } from "../protocol/endpoint/names.ts";
 import { PROVISIONER_CLUSTER } from "../protocol/endpoint/provisioner-contract.ts";
 import type { Digests } from "./request.ts";
@@ -13,6 +14,7 @@ import type { Digests } from "./request.ts";
 const CLUSTERS: ReadonlyMap<string, ClusterDeclaration> = new Map<string, ClusterDeclaration>([
   [EndpointName.Provisioner, PROVISIONER_CLUSTER],
   [EndpointName.Auth, AUTH_CLUSTER],
+  [EndpointName.Delivery, DELIVERY_CLUSTER],
 ]);
 
 const known = new Map<string, Digests>();

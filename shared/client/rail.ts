@@ -5,8 +5,9 @@
  * says what is known when no answer comes.
  *
  * Invariants
- * 1. The exact nonce subject is subscribed before the request is published. A nonce is drawn for each
- *    request, kept nowhere else, and gone when its request ends.
+ * 1. The exact nonce subject is subscribed before the request is published, one subscription for each request:
+ *    a standing one for all nonces would be cheaper, and §13.2 forbids it. A nonce is drawn for each request,
+ *    kept nowhere else, and gone when its request ends: nothing that still comes on its subject is heard.
  * 2. The broker's "no responders" is believed on the reserved sentinel alone: it lies in the caller's own
  *    inbox, where no responder may publish.
  * 3. Who answers is read off the subject. An incarnation older than one that has answered before is stale,
@@ -21,10 +22,12 @@ import { CotalError, ErrorCode } from "../protocol/base/errors.ts";
 import { type RandomBytes, drawNonce } from "../protocol/base/principals.ts";
 import { type Asked, readAnswer } from "../protocol/endpoint/answer.ts";
 import type { EndpointReply } from "../protocol/endpoint/envelope.ts";
-import { type Caller, type Incarnation, endpointSubjects } from "../protocol/endpoint/grammar.ts";
+import type { Caller, Incarnation } from "../protocol/endpoint/grammar.ts";
 import { outcomeOf } from "../protocol/endpoint/outcome.ts";
 import { tailOf } from "../protocol/endpoint/rails.ts";
+import { createCallSubjects } from "./call-subjects.ts";
 import type { DenialWatch } from "./denials.ts";
+import { createDismissals } from "./dismissals.ts";
 import {
   closedAfter,
   closedBefore,
@@ -82,17 +85,19 @@ export type Rail = {
 };
 
 /** What a request tells the rail while it is open. */
-type Open = {
+type On = {
   readonly onNobody: () => void;
   readonly onEnd: (error: CotalError) => void;
 };
+type Open = On & { readonly what: string; readonly request: string; readonly reply: string };
 
 export function createRail(options: RailOptions): Rail {
   const { nc, space, caller, denials, maxPending = MAX_PENDING } = options;
-  const rails = endpointSubjects(space);
+  const subjectsOf = createCallSubjects(space, caller);
+  const dismissals = createDismissals();
   const epochs = new LRUCache<string, number>({ max: MAX_EPOCHS });
   /** By nonce; what is open and waits. */
-  const open = new Map<string, Open & { readonly what: string }>();
+  const open = new Map<string, Open>();
   // Of this rail alone: the broker tells one subscription of a connection that nobody is there, not all.
   const sentinels = `${options.inboxPrefix}.nr.${drawNonce(options.random)}.`;
   let sentinel: Subscription | undefined;
@@ -105,6 +110,15 @@ export function createRail(options: RailOptions): Rail {
         open.get(message.subject.slice(sentinels.length))?.onNobody();
       },
     });
+    denials.claim(({ operation, subject }) => {
+      const denied = open.get(subject.slice(subject.lastIndexOf(".") + 1));
+      if (denied === undefined) return false;
+      const { what, onEnd, request, reply } = denied;
+      if (operation === "publish" && subject === request) onEnd(deniedCall(what, subject));
+      else if (operation === "subscription" && subject === reply) onEnd(deniedReply(what, subject));
+      else return false;
+      return true;
+    });
     void nc.closed().then(() => {
       for (const { onEnd, what } of open.values()) onEnd(closedAfter(what));
     });
@@ -112,44 +126,42 @@ export function createRail(options: RailOptions): Rail {
 
   /** Subscribes what comes back, then publishes. What it returns ends it. */
   const send = (
-    request: RailRequest,
+    { address, ...request }: RailRequest,
     replyExpected: boolean,
     deadlineMs: number | undefined,
-    on: Open,
-    take?: { readonly one: boolean; readonly heard: (message: Msg) => void },
+    on: On,
+    heard?: (message: Msg) => void,
   ) => {
-    const what = named(request.address.endpoint, request.address.command);
+    const what = named(address.endpoint, address.command);
     if (nc.isClosed() || nc.isDraining()) throw closedBefore(what);
     if (open.size >= maxPending) throw tooManyPending(what, maxPending);
     const nonce = drawNonce(options.random);
     const id = drawNonce(options.random);
-    const subject = rails.request(request.address, caller, nonce);
-    const payload = encodeRequest(options, request, { id, replyExpected, deadlineMs }, what);
-    const replySubject = rails.replyTo(caller, nonce, request.address.endpoint);
+    const subjects = subjectsOf(address, nonce);
+    const payload = encodeRequest(options, { address, ...request }, { id, replyExpected, deadlineMs }, what);
     listen();
-    const unwatch = [denials.watch("publish", subject, () => on.onEnd(deniedCall(what, subject)))];
+    open.set(nonce, { ...on, ...subjects, what });
     let reply: Subscription | undefined;
-    open.set(nonce, { ...on, what });
     const close = (): void => {
-      if (!open.delete(nonce)) return;
-      for (const end of unwatch) end();
-      if (reply?.isClosed() === false) reply.unsubscribe();
+      if (open.delete(nonce) && reply !== undefined) dismissals.add(reply);
     };
     try {
-      if (take !== undefined) {
-        unwatch.push(denials.watch("subscription", replySubject, () => on.onEnd(deniedReply(what, replySubject))));
-        const callback = (error: Error | null, message: Msg): void => void (error === null && take.heard(message));
-        // Told beforehand that one is enough, the broker forgets it by itself: it is half the cost of a call.
-        reply = nc.subscribe(replySubject, take.one ? { max: 1, callback } : { callback });
+      dismissals.flush();
+      if (heard !== undefined) {
+        reply = nc.subscribe(subjects.reply, {
+          callback: (error, message) => {
+            if (error === null && open.has(nonce)) heard(message);
+          },
+        });
       }
-      nc.publish(subject, payload, { reply: `${sentinels}${nonce}` });
+      nc.publish(subjects.request, payload, { reply: `${sentinels}${nonce}` });
     } catch (cause) {
       close();
       throw closedBefore(what, cause);
     }
     const asked: Asked = {
       space,
-      endpoint: request.address.endpoint,
+      endpoint: address.endpoint,
       id,
       ...tailOf(caller, nonce),
       ...(request.bind === undefined ? {} : { bind: request.bind }),
@@ -161,10 +173,8 @@ export function createRail(options: RailOptions): Rail {
   const current = (endpoint: string, heard: Heard): Heard => {
     const key = `${endpoint} ${heard.by.instanceId}`;
     const newest = epochs.get(key) ?? -1;
-    if (heard.by.epoch >= newest) {
-      epochs.set(key, heard.by.epoch);
-      return heard;
-    }
+    if (heard.by.epoch > newest) epochs.set(key, heard.by.epoch);
+    if (heard.by.epoch >= newest) return heard;
     throw new CotalError(ErrorCode.Expired, "an incarnation that has been succeeded answered", {
       outcome: outcomeOf({ seen: "reply", reply: heard.reply }),
       next: "its successor serves; ask again if this did not run",
@@ -183,7 +193,7 @@ export function createRail(options: RailOptions): Rail {
           end();
         };
         const fail = (error: unknown): void => settle(() => reject(error));
-        const on: Open = { onEnd: fail, onNobody: () => fail(nobodyThere(request.address.endpoint, sent?.what ?? "")) };
+        const on: On = { onEnd: fail, onNobody: () => fail(nobodyThere(request.address.endpoint, sent?.what ?? "")) };
         const take = (message: Msg): void => {
           if (sent === undefined) return;
           const { asked } = sent;
@@ -199,7 +209,7 @@ export function createRail(options: RailOptions): Rail {
         };
         let sent: ReturnType<typeof send> | undefined;
         try {
-          sent = send(request, true, deadlineMs, on, { one: true, heard: take });
+          sent = send(request, true, deadlineMs, on, take);
         } catch (thrown) {
           return reject(thrown);
         }
@@ -231,7 +241,7 @@ export function createRail(options: RailOptions): Rail {
           onEnd: to.ended,
           onNobody: () => to.ended(nobodyThere(request.address.endpoint, sent.what)),
         },
-        { one: false, heard: (message) => to.heard(message.subject, message.data) },
+        (message) => to.heard(message.subject, message.data),
       );
       return { stop: sent.close, asked: sent.asked };
     },

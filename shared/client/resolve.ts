@@ -47,7 +47,11 @@ export type Resolver = {
   readonly keptRevision: (endpoint: string) => number | undefined;
 };
 
-type Kept = Described & { readonly commands: Map<string, Promise<Resolved>> };
+type Kept = Described & {
+  readonly commands: Map<string, Promise<Resolved>>;
+  /** Those of them that are there: what is asked for most, and waits for nothing. */
+  readonly ready: Map<string, Resolved>;
+};
 
 export function createResolver({ describe, fetch, maxKept = MAX_KEPT }: ResolverOptions): Resolver {
   const kept = new LRUCache<string, Kept>({ max: maxKept });
@@ -61,7 +65,7 @@ export function createResolver({ describe, fetch, maxKept = MAX_KEPT }: Resolver
         next: "do not call it; report it to whoever runs that endpoint",
       });
     }
-    const made: Kept = { descriptor, by, commands: new Map() };
+    const made: Kept = { descriptor, by, commands: new Map(), ready: new Map() };
     kept.set(endpoint, made);
     return made;
   };
@@ -85,11 +89,14 @@ export function createResolver({ describe, fetch, maxKept = MAX_KEPT }: Resolver
       registrationRevision: descriptor.registrationRevision,
     }));
     of.commands.set(name, coming);
-    coming.catch(() => {
-      // A failure is nothing to keep, be it a passing one or one that somebody mends.
-      of.commands.delete(name);
-      if (kept.peek(endpoint) === of) kept.delete(endpoint);
-    });
+    coming.then(
+      (resolved) => void of.ready.set(name, resolved),
+      () => {
+        // A failure is nothing to keep, be it a passing one or one that somebody mends.
+        of.commands.delete(name);
+        if (kept.peek(endpoint) === of) kept.delete(endpoint);
+      },
+    );
     return coming;
   };
 
@@ -102,8 +109,11 @@ export function createResolver({ describe, fetch, maxKept = MAX_KEPT }: Resolver
 
   return {
     describe: (endpoint, deadlineMs) => unsent(within(afresh(endpoint), `describe ${endpoint}`, deadlineMs)),
-    command: (endpoint, name, deadlineMs) =>
-      unsent(within(find(endpoint, name), `the contract of ${endpoint} ${name}`, deadlineMs)),
+    command: (endpoint, name, deadlineMs) => {
+      const ready = kept.get(endpoint)?.ready.get(name);
+      if (ready !== undefined) return Promise.resolve(ready);
+      return unsent(within(find(endpoint, name), `the contract of ${endpoint} ${name}`, deadlineMs));
+    },
     forget: (endpoint) => void kept.delete(endpoint),
     keptRevision: (endpoint) => kept.peek(endpoint)?.descriptor.registrationRevision,
   };

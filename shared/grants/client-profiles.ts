@@ -5,14 +5,32 @@
  * 1. No row here names a `$JS.API` subject but the holder's own single pull (decision H60).
  * 2. No row lies in the store account: no client reaches it.
  * 3. Sender tokens are the holder's own in every publish row (§3 forge-lock).
+ * 4. A capability opens a command of somebody else's endpoint, to oneself or within one's own owner: no other
+ *    mode comes from one (§13.2).
  */
-import { DESCRIBE, EndpointName, endpointSubjects, type Caller } from "../protocol/endpoint/grammar.ts";
+import {
+  AuthzMode,
+  type Caller,
+  DESCRIBE,
+  EndpointName,
+  Route,
+  type TargetBlock,
+  endpointSubjects,
+} from "../protocol/endpoint/grammar.ts";
 import { Plane, spaceSubjects } from "../protocol/base/subjects.ts";
 import { inboxGrant, jsAck, jsApi, kvAll, kvKey } from "../protocol/base/broker-subjects.ts";
 import { dlvDurable, dmDurable, roleDurable, spaceNames } from "../protocol/base/names.ts";
 import { dotForm } from "../protocol/base/principals.ts";
 import { Account, type Row, pub, sub } from "./row.ts";
-import { MEMBER_READS, OPERATOR_AUTH_COMMANDS, OPERATOR_COMMANDS, ProvisionerCommand } from "./commands.ts";
+import { isCoreEndpoint, isOwnCommand } from "../protocol/endpoint/names.ts";
+import { badRequest } from "../protocol/base/errors.ts";
+import {
+  MEMBER_READS,
+  OPERATOR_AUTH_COMMANDS,
+  OPERATOR_COMMANDS,
+  ProvisionerCommand,
+  SERVE_COMMANDS,
+} from "./commands.ts";
 
 /** Who holds a credential, and the inbox it was minted with. */
 export type HolderScope = {
@@ -22,11 +40,27 @@ export type HolderScope = {
   readonly inboxNonce: string;
 };
 
-/** An agent's scope (§9): read ACL, post ACL, and the role it holds, if any. */
+/** A command of somebody's endpoint that a capability opens, as its governance head says now. */
+export type GrantedCommand = {
+  readonly endpoint: string;
+  readonly command: string;
+  /** Absent: it has no target. */
+  readonly modes?: readonly AuthzMode[];
+  /** May ask all its instances at once. */
+  readonly scatter: boolean;
+};
+
+/** Of who has no capability that opens a command. */
+export const NO_COMMANDS: Pick<AgentScope, "commands" | "serves"> = { commands: [], serves: false };
+
+/** An agent's scope (§9): read ACL, post ACL, the role it holds, if any, and what its capabilities come to. */
 export type AgentScope = HolderScope & {
   readonly allowSubscribe: readonly string[];
   readonly allowPublish: readonly string[];
   readonly role?: string;
+  readonly commands: readonly GrantedCommand[];
+  /** May register and serve what its owner has been assigned. */
+  readonly serves: boolean;
 };
 
 const front = Account.Front;
@@ -83,8 +117,38 @@ export function agentRows(scope: AgentScope): Row[] {
     ...bindRows(names.dm, dmDurable(me, uid), "§8 own inbox, bind only"),
     ...bindRows(names.dlv, dlvDurable(me, uid), "§8 own backstop, bind only"),
     ...(scope.role === undefined ? [] : roleRows(scope, scope.role)),
+    ...scope.commands.flatMap((granted) => capabilityRows(scope, granted)),
+    ...(scope.serves ? commandRows(scope, SERVE_COMMANDS, "supplement A, registers what it serves") : []),
   ];
 }
+
+/** Invariant 4. What the head says of any other mode is no row. */
+const TARGETS: Partial<Record<AuthzMode, (owner: string) => TargetBlock>> = {
+  [AuthzMode.Self]: () => ({ mode: AuthzMode.Self }),
+  [AuthzMode.Owner]: (owner) => ({ mode: AuthzMode.Owner, owner }),
+};
+
+function capabilityRows({ space, holder }: HolderScope, granted: GrantedCommand): Row[] {
+  const { endpoint, command, modes, scatter } = granted;
+  if (isCoreEndpoint(endpoint) || !isOwnCommand(command)) {
+    throw badRequest("a capability opens a command of somebody else's endpoint, and none that is reserved");
+  }
+  const ep = endpointSubjects(space);
+  if (modes === undefined) {
+    const routes = [Route.One, ...(scatter ? [Route.All] : [])] as const;
+    return routes.map((route) => pub(front, ep.grant({ route, endpoint, command }, holder), WHY[route]));
+  }
+  return Object.values(AuthzMode).flatMap((mode) => {
+    const target = modes.includes(mode) ? TARGETS[mode]?.(holder.principal.owner) : undefined;
+    if (target === undefined) return [];
+    return [pub(front, ep.grant({ route: Route.One, endpoint, command, target }, holder), "§13.9 by capability")];
+  });
+}
+
+const WHY = {
+  [Route.One]: "§13.9 by capability",
+  [Route.All]: "§13.9 by capability with @all, scatter",
+} as const;
 
 function roleRows(scope: AgentScope, role: string): Row[] {
   const subjects = spaceSubjects(scope.space);

@@ -27,6 +27,9 @@ export const ProvisionerCommand = {
   Artifacts: "artifacts",
   Endpoints: "endpoints",
   Register: "register",
+  EndpointAssign: "endpoint-assign",
+  CallerView: "caller-view",
+  DaemonEnter: "daemon-enter",
 } as const;
 export type ProvisionerCommand = (typeof ProvisionerCommand)[keyof typeof ProvisionerCommand];
 
@@ -37,8 +40,22 @@ export const AuthCommand = {
   ActorRevoke: "actor-revoke",
   ActorList: "actor-list",
   DaemonEnter: "daemon-enter",
+  Serving: "serving",
 } as const;
 export type AuthCommand = (typeof AuthCommand)[keyof typeof AuthCommand];
+
+/** Served by the delivery service: who of a principal is connected, and ending that (§13.1). */
+export const DeliveryCommand = {
+  EvictPrincipals: "evict-principals",
+  PrincipalLiveness: "principal-liveness",
+} as const;
+export type DeliveryCommand = (typeof DeliveryCommand)[keyof typeof DeliveryCommand];
+
+/** What of it the two daemons may ask for that end somebody's credentials (PF.04). */
+export const BARRIER_COMMANDS: readonly DeliveryCommand[] = [
+  DeliveryCommand.EvictPrincipals,
+  DeliveryCommand.PrincipalLiveness,
+];
 
 /** What of it the operator may ask for. */
 export const OPERATOR_AUTH_COMMANDS: readonly AuthCommand[] = [
@@ -75,6 +92,33 @@ export const OPERATOR_COMMANDS: readonly ProvisionerCommand[] = [
   ProvisionerCommand.HistoryPurge,
   ProvisionerCommand.Artifacts,
   ProvisionerCommand.Endpoints,
+  ProvisionerCommand.EndpointAssign,
+];
+
+/**
+ * What the capability `serve` opens: to register and renew an instance (there is no command `service-register`
+ * or `service-renew`: `register` takes both), and to ask what a caller of one's own endpoint may see.
+ */
+export const SERVE_COMMANDS: readonly ProvisionerCommand[] = [
+  ProvisionerCommand.Register,
+  ProvisionerCommand.CallerView,
+];
+
+/**
+ * What the provisioner serves over a connection of its own: what only an operator or a view of one asks. One
+ * credential does not carry the rails of all its commands (16 KiB, supplement E).
+ */
+export const DESK_COMMANDS: readonly ProvisionerCommand[] = [
+  ProvisionerCommand.Mint,
+  ProvisionerCommand.Deprovision,
+  ProvisionerCommand.DeprovisionComplete,
+  ProvisionerCommand.ChannelSet,
+  ProvisionerCommand.LimitsShow,
+  ProvisionerCommand.LimitsSet,
+  ProvisionerCommand.Check,
+  ProvisionerCommand.ChannelPurge,
+  ProvisionerCommand.HistoryPurge,
+  ProvisionerCommand.EndpointAssign,
 ];
 
 /** What a `deployer` may ask for: to compare a manifest with the space, and to apply it (supplement F). */

@@ -19,7 +19,7 @@ const CONNECT_OVERHEAD = 2048;
 
 /**
  * Refuses a JWT over the policy bound. It names the longest entry of what was asked for (`chosen`:
- * channels), because that is what the asker can shorten.
+ * channels, commands of endpoints), because that is what the asker can shorten.
  */
 export function checkJwtSize(jwt: string, permissions: Permissions, chosen: readonly string[] = []): void {
   const size = Buffer.byteLength(jwt);
@@ -31,6 +31,9 @@ export function checkJwtSize(jwt: string, permissions: Permissions, chosen: read
     ErrorCode.ResourceExhausted,
     `the credential would take ${size} bytes, and ${MAX_JWT_BYTES} are allowed; ` +
       `it lists ${entries.length} entries, the longest has ${longest.length} characters: ${shown}`,
-    { outcome: Outcome.NotExecuted, next: "name fewer or shorter channels, or one pattern such as team.> for many" },
+    {
+      outcome: Outcome.NotExecuted,
+      next: "name fewer or shorter channels, one pattern such as team.> for many, or fewer capabilities",
+    },
   );
 }

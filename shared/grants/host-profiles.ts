@@ -5,20 +5,37 @@
  * owns; a row says in which account it holds.
  */
 import { DESCRIBE, EndpointName, Route, endpointSubjects } from "../protocol/endpoint/grammar.ts";
-import { inboxGrant, jsApi, kvKey, sys } from "../protocol/base/broker-subjects.ts";
-import { type BucketKey, bucketStream, dlvDurable, dmDurable, spaceNames } from "../protocol/base/names.ts";
+import { isCoreEndpoint, isOwnCommand } from "../protocol/endpoint/names.ts";
+import { planeGrants } from "../protocol/endpoint/planes.ts";
+import { badRequest } from "../protocol/base/errors.ts";
+import { inboxGrant, jsAck, jsApi, kvKey, sys } from "../protocol/base/broker-subjects.ts";
+import {
+  type BucketKey,
+  bucketStream,
+  dlvDurable,
+  dmDurable,
+  recordWriterDurable,
+  spaceNames,
+} from "../protocol/base/names.ts";
 import type { Principal } from "../protocol/base/principals.ts";
 import { ledgerKey } from "../protocol/ledger/rows.ts";
 import { actorKey } from "../protocol/ledger/actor-rows.ts";
 import { CHAT_FAMILIES } from "../protocol/ledger/chat-rows.ts";
 import { recordFilter } from "../protocol/ledger/record-kinds.ts";
+import { statusReports } from "../protocol/endpoint/status-rail.ts";
 import { spaceSubjects } from "../protocol/base/subjects.ts";
-import { AuthCommand, ProvisionerCommand } from "./commands.ts";
+import { DESK_COMMANDS, AuthCommand, BARRIER_COMMANDS, DeliveryCommand, ProvisionerCommand } from "./commands.ts";
 import type { HolderScope } from "./client-profiles.ts";
 import { Account, type Row, pub, queueSub, sub } from "./row.ts";
 
 /** A serving daemon: its instance and the epoch of this process (§13.1). */
 export type ServeScope = HolderScope & { readonly instanceId: string; readonly epoch: number };
+
+/** One instance of somebody's endpoint: the name that its owner was assigned, and what was registered under it. */
+export type ServiceScope = ServeScope & { readonly endpoint: string; readonly commands: readonly string[] };
+
+/** Whose connections may be looked at: the accounts of one space, by their public keys. */
+export type EvictorScope = HolderScope & { readonly spaceAccounts: readonly string[] };
 
 /** The one lifecycle a deprovisioner may clean up (§13.1 teardown credentials). */
 export type TargetScope = HolderScope & { readonly target: { readonly principal: Principal; readonly uid: string } };
@@ -39,10 +56,10 @@ const SERVE_WHY: Readonly<Record<Route, string>> = {
 };
 
 /** An endpoint's own rails: each command on three routes of both rails, and derived replies. */
-function serveRows(scope: ServeScope, own: EndpointName, commands: readonly string[]): Row[] {
+function serveRows(scope: ServeScope, own: string, commands: readonly string[]): Row[] {
   const ep = endpointSubjects(scope.space);
   return [
-    ...[...commands, DESCRIBE]
+    ...commands
       .flatMap((command) => ep.serve(own, scope.instanceId, command))
       .map(({ route, subject, queue }) =>
         queue === undefined ? sub(front, subject, SERVE_WHY[route]) : queueSub(front, subject, queue, SERVE_WHY[route]),
@@ -53,18 +70,47 @@ function serveRows(scope: ServeScope, own: EndpointName, commands: readonly stri
   ];
 }
 
+/**
+ * An instance of somebody's endpoint (supplement E). It asks nobody anything and reads nothing but what it is
+ * asked; what its process wants as an actor, it does over that actor's own connection.
+ */
+export function serviceRows(scope: ServiceScope): Row[] {
+  const { space, endpoint, instanceId, epoch, commands } = scope;
+  if (isCoreEndpoint(endpoint) || !commands.every(isOwnCommand)) {
+    throw badRequest("a service serves an endpoint of its owner's, and no command that is reserved");
+  }
+  const { event, timer, record } = planeGrants(space, { endpoint, instanceId, epoch });
+  return [
+    inbox(front, scope),
+    ...serveRows(scope, endpoint, [...new Set([...commands, DESCRIBE])]),
+    pub(front, event, "supplement E, own events"),
+    pub(front, timer, "supplement E, own timers"),
+    pub(front, record, "supplement E, own records"),
+  ];
+}
+
 /** Buckets the provisioner reads by key or page. */
 const READ_BUCKETS: readonly BucketKey[] = ["presence", "channels", "acl", "leases", "records"];
 
 /** Buckets whose rows the provisioner writes. */
 const WRITE_BUCKETS: readonly BucketKey[] = ["channels", "leases"];
 
+const ROOM_COMMANDS = Object.values(ProvisionerCommand).filter((command) => !DESK_COMMANDS.includes(command));
+
+/** The provisioner's second connection in front: what an operator asks of it. */
+export function provisionerDeskRows(scope: ServeScope): Row[] {
+  return [inbox(front, scope), ...serveRows(scope, EndpointName.Provisioner, DESK_COMMANDS)];
+}
+
 export function provisionerRows(scope: ServeScope): Row[] {
   const names = spaceNames(scope.space);
   const streams = [...Object.values(names).filter((name) => typeof name === "string"), ...allBuckets(scope.space)];
   return [
     inbox(front, scope),
-    ...serveRows(scope, EndpointName.Provisioner, Object.values(ProvisionerCommand)),
+    ...serveRows(scope, EndpointName.Provisioner, [...ROOM_COMMANDS, DESCRIBE]),
+    pub(front, sys.ownConnections, "§13.1 is a predecessor of a serving instance still connected"),
+    sub(front, endpointSubjects(scope.space).replyGrant(scope.holder), "§13.2 reply rail"),
+    ...barrierRows(scope),
     inbox(store, scope),
     pub(store, jsApi.info, "account limits, for the check of a space"),
     ...streams.flatMap((stream) => [
@@ -86,17 +132,42 @@ export function provisionerRows(scope: ServeScope): Row[] {
       ];
     }),
     ...WRITE_BUCKETS.map((key) => pub(store, kvKey(names.bucket[key], ">"), "rows this daemon owns")),
-    ...(["spec", "status"] as const).map((half) =>
-      pub(store, kvKey(names.bucket.records, recordFilter("svc", half)), "supplement B, service records"),
+    ...[recordFilter("svc", "spec"), recordFilter("svc", "status"), recordFilter("govern")].map((filter) =>
+      pub(store, kvKey(names.bucket.records, filter), "supplement B, service records, governance heads"),
     ),
     pub(store, spaceSubjects(scope.space).epcAll, "supplement E, contract publisher"),
     pub(store, jsApi.messageGet(names.epc), "supplement A, artifacts as they are published"),
+    ...recordWriterRows(scope.space),
   ];
+}
+
+/** One durable with its one filter: what instances report, and nothing else of that stream. */
+function recordWriterRows(space: string): Row[] {
+  const { epr } = spaceNames(space);
+  const durable = recordWriterDurable(space, "svc");
+  const why = "supplement E, record writer of svc";
+  return [
+    pub(store, jsApi.consumerCreateFiltered(epr, durable, statusReports(space)), why),
+    pub(store, jsApi.consumerInfo(epr, durable), why),
+    pub(store, jsApi.next(epr, durable), why),
+    pub(store, jsAck.of(epr, durable), why),
+  ];
+}
+
+/** Whoever ends a credential ends its connections too, and proves it (§13.1). */
+function barrierRows({ space, holder }: HolderScope): Row[] {
+  const ep = endpointSubjects(space);
+  return BARRIER_COMMANDS.map((command) =>
+    pub(front, ep.oneGrant(EndpointName.Delivery, command, holder), "§13.1 takeover barrier, eviction"),
+  );
 }
 
 function allBuckets(space: string): string[] {
   return Object.values(spaceNames(space).bucket).map(bucketStream);
 }
+
+/** Whose name an endpoint's is, an instance's gate, its credentials (§13.1). */
+const SERVING_FAMILIES = ["servicename", "epgate", "epcred"] as const;
 
 /** The ledger's own credential (decision H14): the auth service takes it over. */
 export function ledgerRows(scope: HolderScope): Row[] {
@@ -108,7 +179,9 @@ export function ledgerRows(scope: HolderScope): Row[] {
       pub(store, jsApi.streamInfo(stream), "supplement H, shape proof"),
       pub(store, jsApi.messageGet(stream), "§13.9 leader reads"),
     ]),
-    ...["gate", "cred", "stage"].map((family) => pub(store, kvKey(bucket.auth, `${family}.>`), "§13.1 ledger rows")),
+    ...["gate", "cred", "stage", ...SERVING_FAMILIES].map((family) =>
+      pub(store, kvKey(bucket.auth, `${family}.>`), "§13.1 ledger rows"),
+    ),
     ...["uid", "lifecycle", "frontier"].map((family) =>
       pub(store, kvKey(bucket.records, `${family}.>`), "§13.1 reservation, head, frontier"),
     ),
@@ -122,7 +195,7 @@ export function authCalloutRows(scope: HolderScope): Row[] {
 }
 
 /** Families of the auth and records buckets that the auth service writes (§10, §13.1, decision H45). */
-const AUTH_FAMILIES = ["gate", "cred", "stage", "actor", "natkey", ...CHAT_FAMILIES] as const;
+const AUTH_FAMILIES = ["gate", "cred", "stage", "actor", "natkey", ...SERVING_FAMILIES, ...CHAT_FAMILIES] as const;
 const RECORD_FAMILIES = ["uid", "lifecycle", "frontier"] as const;
 
 /** The auth service in the store: its ledger, and what a new lifecycle needs before anybody may use it. */
@@ -161,20 +234,45 @@ export function authServerRows(scope: ServeScope): Row[] {
   const ep = endpointSubjects(scope.space);
   return [
     inbox(front, scope),
-    ...serveRows(scope, EndpointName.Auth, Object.values(AuthCommand)),
+    ...serveRows(scope, EndpointName.Auth, [...Object.values(AuthCommand), DESCRIBE]),
     pub(front, sys.ownConnections, "§13.1 is anybody of an ended lifecycle still connected"),
+    sub(front, ep.replyGrant(scope.holder), "§13.2 reply rail"),
+    pub(front, ep.oneGrant(EndpointName.Provisioner, ProvisionerCommand.Register, scope.holder), "service record"),
+    ...barrierRows(scope),
+  ];
+}
+
+/** The delivery service in front: it serves its commands, and registers its instance. */
+export function deliveryRows(scope: ServeScope): Row[] {
+  const ep = endpointSubjects(scope.space);
+  return [
+    inbox(front, scope),
+    ...serveRows(scope, EndpointName.Delivery, [...Object.values(DeliveryCommand), DESCRIBE]),
     sub(front, ep.replyGrant(scope.holder), "§13.2 reply rail"),
     pub(front, ep.oneGrant(EndpointName.Provisioner, ProvisionerCommand.Register, scope.holder), "service record"),
   ];
 }
 
-/** A daemon before it has a row of its own: it asks the auth service for one, and may do nothing else. */
+/** A daemon that writes no ledger, before it has a row: it asks whoever writes it, and may do nothing else. */
+export function entrantRows(scope: HolderScope): Row[] {
+  const ep = endpointSubjects(scope.space);
+  return [
+    inbox(front, scope),
+    sub(front, ep.replyGrant(scope.holder), "§13.2 reply rail"),
+    pub(front, ep.oneGrant(EndpointName.Auth, AuthCommand.DaemonEnter, scope.holder), "H14, where people sign in"),
+    pub(front, ep.oneGrant(EndpointName.Provisioner, ProvisionerCommand.DaemonEnter, scope.holder), "H14, elsewhere"),
+  ];
+}
+
+/** A daemon that asks the auth service to write the ledger for it, and may do nothing else. */
 export function registrarRows(scope: HolderScope): Row[] {
   const ep = endpointSubjects(scope.space);
   return [
     inbox(front, scope),
     sub(front, ep.replyGrant(scope.holder), "§13.2 reply rail"),
-    pub(front, ep.oneGrant(EndpointName.Auth, AuthCommand.DaemonEnter, scope.holder), "H14, rows on request"),
+    ...[AuthCommand.DaemonEnter, AuthCommand.Serving].map((command) =>
+      pub(front, ep.oneGrant(EndpointName.Auth, command, scope.holder), "H14, rows on request"),
+    ),
   ];
 }
 
@@ -215,5 +313,21 @@ export function systemAdministratorRows(scope: HolderScope): Row[] {
     pub(system, sys.claimsLookup("*"), "resolver: verify what the server holds"),
     pub(system, sys.ping("VARZ"), "supplement H: line and payload limits of every server"),
     pub(system, sys.ping("CONNZ"), "who is still connected after a revocation"),
+  ];
+}
+
+/**
+ * Closes connections of a revoked principal, and proves it (§13.1). It lists those of one space's accounts;
+ * which connection a KICK is about stands in its body, so that one the broker can't narrow.
+ */
+export function connectionEvictorRows(scope: EvictorScope): Row[] {
+  const { System: system } = Account;
+  return [
+    inbox(system, scope),
+    pub(system, sys.ping("STATSZ"), "§13.1 which servers there are"),
+    ...scope.spaceAccounts.map((account) =>
+      pub(system, sys.accountConnections(account), "§13.1 who is connected, in an account of this space"),
+    ),
+    pub(system, sys.server("*", "KICK"), "§13.1 ends one connection"),
   ];
 }

@@ -30,16 +30,23 @@ import {
   transferWriterRows,
 } from "./view-profiles.ts";
 import {
+  type EvictorScope,
   type ServeScope,
+  type ServiceScope,
   type TargetScope,
   authCalloutRows,
   authLedgerRows,
   authServerRows,
+  connectionEvictorRows,
+  deliveryRows,
   deprovisionerRows,
+  entrantRows,
   historyPurgerRows,
   ledgerRows,
+  provisionerDeskRows,
   provisionerRows,
   registrarRows,
+  serviceRows,
   storeUpgraderRows,
   systemAdministratorRows,
 } from "./host-profiles.ts";
@@ -48,7 +55,7 @@ const HOUR = 3600;
 const DAY = 24 * HOUR;
 
 /** Life of a credential in seconds, by how it is used (PF.02, decision H18). */
-export const Life = { OneShot: 300, Static: 30 * DAY, Host: DAY } as const;
+export const Life = { OneShot: 300, Service: 600, Static: 30 * DAY, Host: DAY } as const;
 
 type Built<Scope> = {
   readonly state: "built";
@@ -108,6 +115,13 @@ export const PROFILES = {
   "session-caller": view<SessionCallerScope>("speaks and hears in one session", sessionCallerRows),
   "transfer-writer": view<TransferWriterScope>("uploads one carried transcript", transferWriterRows),
   "dm-reader": view<HolderScope>("reads one direct-message inbox with its own durable and nothing else", dmReaderRows),
+  service: built<ServiceScope>({
+    summary: "one instance of somebody's endpoint: serves its registered commands and nothing else",
+    accounts: [Front],
+    trusted: false,
+    lifeSeconds: Life.Service,
+    rows: serviceRows,
+  }),
   probe: built<HolderScope>({
     summary: "asks a space for its own findings and nothing else",
     accounts: [Front],
@@ -121,6 +135,13 @@ export const PROFILES = {
     trusted: true,
     lifeSeconds: Life.Host,
     rows: provisionerRows,
+  }),
+  "provisioner-desk": built<ServeScope>({
+    summary: "the provisioner's second connection: what an operator asks of it",
+    accounts: [Front],
+    trusted: true,
+    lifeSeconds: Life.Host,
+    rows: provisionerDeskRows,
   }),
   ledger: built<HolderScope>({
     summary: "writes the identity ledger: reservations, gates, heads, credential rows",
@@ -186,10 +207,29 @@ export const PROFILES = {
     lifeSeconds: Life.OneShot,
     rows: systemAdministratorRows,
   }),
-  delivery: unbuilt("fan-out, membership, takes, liveness, mediated reads"),
+  delivery: built<ServeScope>({
+    summary: "serves who of a principal is connected, and ends that; fan-out, takes and reads come later",
+    accounts: [Front],
+    trusted: true,
+    lifeSeconds: Life.Host,
+    rows: deliveryRows,
+  }),
+  "daemon-entrant": built<HolderScope>({
+    summary: "a daemon that asks whoever writes the ledger to enter its credentials",
+    accounts: [Front],
+    trusted: true,
+    lifeSeconds: Life.OneShot,
+    rows: entrantRows,
+  }),
+  "connection-evictor": built<EvictorScope>({
+    summary: "lists the connections of one space and closes those of a revoked principal",
+    accounts: [System],
+    trusted: true,
+    lifeSeconds: Life.Static,
+    rows: connectionEvictorRows,
+  }),
   "membership-rw": unbuilt("writes the membership feed"),
   "membership-observer": unbuilt("reads the broker's connection view"),
-  "connection-evictor": unbuilt("closes connections of a revoked principal"),
   supervisor: unbuilt("the manager's own work"),
   teardown: unbuilt("removes a whole space"),
   issuer: unbuilt("reads the ledger for the exchange"),

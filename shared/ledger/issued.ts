@@ -41,19 +41,21 @@ export function createIssued(
 
 /** Enters one; or says why it can't be. */
 async function enterOne(ledger: LedgerStore, issued: IssuedList[number]): Promise<string | undefined> {
-  const { owner, actor, uid, credentialId, expires } = issued;
+  const { owner, actor, uid, credentialId, expires, reads = true } = issued;
   const holder = { principal: principal(owner, actor), uid };
   const why = await obstacle(ledger, holder);
   if (why !== undefined) return why;
   await activateSelf(ledger, holder);
-  await createOrRead(ledger, "acl", ledgerKey.acl(holder.principal, uid), AclRow, {
-    v: 1,
-    name: actor,
-    allowSubscribe: [">"],
-    durables: false,
-    credential: credentialId,
-    at: Date.now(),
-  });
+  if (reads) {
+    await createOrRead(ledger, "acl", ledgerKey.acl(holder.principal, uid), AclRow, {
+      v: 1,
+      name: actor,
+      allowSubscribe: [">"],
+      durables: false,
+      credential: credentialId,
+      at: Date.now(),
+    });
+  }
   await enterCredential(ledger, { ...holder, credentialId, expires });
   return undefined;
 }

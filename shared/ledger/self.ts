@@ -9,7 +9,7 @@ import { systemOwner } from "../trust/owner.ts";
 export type Holder = { readonly principal: Principal; readonly uid: string };
 
 /** `ledger` and `auth_ledger`: the provisioner and the auth service, where they write the ledger. */
-const DAEMONS = ["provisioner", "ledger", "auth", "auth_ledger"] as const;
+const DAEMONS = ["provisioner", "ledger", "auth", "auth_ledger", "delivery"] as const;
 export type DaemonActor = (typeof DAEMONS)[number];
 
 /** A daemon of the space, under the owner that is the space itself (decision H48). */

@@ -97,25 +97,17 @@ async function described(responder: Responder, caller: Caller): Promise<unknown>
 async function run(
   responder: Responder,
   { compiled: { declaration }, handle }: ServedCommand,
-  { request, caller, target }: CheckedRequest,
+  checked: CheckedRequest,
   step: Step,
 ): Promise<unknown> {
-  const started = performance.now();
-  const deadline = request.deadlineMs ?? DEFAULT_DEADLINE_MS;
+  const { request, caller, target } = checked;
+  const end = performance.now() + (request.deadlineMs ?? DEFAULT_DEADLINE_MS);
   if (target !== undefined) {
     await responder.checkTarget(target, caller);
-    if (performance.now() - started >= deadline) throw tooLate();
+    if (performance.now() >= end) throw tooLate();
   }
   const args = readArgs(declaration.input, request.args);
-  const call = callContext({
-    started,
-    caller,
-    from: dotForm(caller.principal),
-    requestId: request.id,
-    target,
-    traceparent: request.correlation?.traceparent,
-    deadline,
-  });
+  const call = new Running(checked, end);
   step.seam = Seam.InHandler;
   const data = await handle(args as never, call);
   step.seam = Seam.AfterHandler;
@@ -123,17 +115,29 @@ async function run(
   return data;
 }
 
-type Timed<T> = T & { readonly started: number; readonly deadline: number };
-
 /** The signal is made when it is asked for: most handlers never look, and a timer each would outlive them. */
-function callContext({ started, deadline, ...call }: Timed<Omit<CallContext, "signal">>): CallContext {
-  let signal: AbortSignal | undefined;
-  return {
-    ...call,
-    get signal() {
-      return (signal ??= AbortSignal.timeout(Math.max(0, Math.ceil(started + deadline - performance.now()))));
-    },
-  };
+class Running implements CallContext {
+  readonly caller: Caller;
+  readonly from: string;
+  readonly requestId: string;
+  readonly target: BodyTarget | undefined;
+  readonly traceparent: string | undefined;
+  readonly #end: number;
+  #signal: AbortSignal | undefined;
+
+  /** `end`: when its deadline passes, on the clock of `performance`. */
+  constructor({ request, caller, target }: CheckedRequest, end: number) {
+    this.caller = caller;
+    this.from = dotForm(caller.principal);
+    this.requestId = request.id;
+    this.target = target;
+    this.traceparent = request.correlation?.traceparent;
+    this.#end = end;
+  }
+
+  get signal(): AbortSignal {
+    return (this.#signal ??= AbortSignal.timeout(Math.max(0, Math.ceil(this.#end - performance.now()))));
+  }
 }
 
 /** An absent value counts as `null` (supplement A). */

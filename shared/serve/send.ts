@@ -22,7 +22,7 @@ export function send(nc: NatsConnection, target: string, reply: EndpointReply): 
 /** The reply's bytes, or why there are none that could go out. */
 function encode(reply: EndpointReply, limit: number): Uint8Array | CotalError {
   try {
-    const bytes = new TextEncoder().encode(JSON.stringify(reply));
+    const bytes = Buffer.from(JSON.stringify(reply));
     if (bytes.length <= limit) return bytes;
   } catch (cause) {
     // What nests too deep for the stack, for example.

@@ -46,6 +46,8 @@ export type ServedEvent = {
 
 export type ServeOptions = {
   readonly nc: NatsConnection;
+  /** The connection that one command is heard on, where it is another: a credential carries only so many rails. */
+  readonly heardOn?: (command: string) => NatsConnection;
   readonly space: string;
   readonly endpoint: string;
   readonly instanceId: string;
@@ -87,6 +89,7 @@ export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoi
     checkTarget: options.checkTarget ?? (() => Promise.resolve()),
   };
   const rails = endpointSubjects(space);
+  const replyTo = rails.replies(endpoint, responder.self);
   const places = createPlaces(options.concurrency, options.perCaller);
   /** Everything that is being answered, refusals too: what `stop` waits for. */
   const running = new Set<Promise<void>>();
@@ -98,7 +101,7 @@ export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoi
     const takePlace = (): boolean => (placed = places.take(from));
     const { requestId, result, reply } = await answerTo(responder, subject, bytes, takePlace);
     if (placed) places.give(from);
-    const sent = reply && send(nc, rails.reply(subject, instanceId, epoch), reply);
+    const sent = reply && send(nc, replyTo(subject), reply);
     onServed({ command: subject.command, from, requestId, result: sent ?? result, milliseconds: now() - started });
   };
   const take = (error: Error | null, message: Msg): void => {
@@ -111,10 +114,16 @@ export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoi
     const work = answer(subject, message.data).finally(() => running.delete(work));
     running.add(work);
   };
-  const subscriptions = [...commands.keys(), DESCRIBE]
-    .flatMap((command) => rails.serve(endpoint, instanceId, command))
-    .map(({ subject, queue }) => nc.subscribe(subject, { callback: take, ...(queue === undefined ? {} : { queue }) }));
-  await nc.flush();
+  const { heardOn = () => nc } = options;
+  const subscriptions = [...commands.keys(), DESCRIBE].flatMap((command) =>
+    rails
+      .serve(endpoint, instanceId, command)
+      .map(({ subject, queue }) =>
+        heardOn(command).subscribe(subject, { callback: take, ...(queue === undefined ? {} : { queue }) }),
+      ),
+  );
+  const heard = new Set([...commands.keys(), DESCRIBE].map(heardOn));
+  await Promise.all([...heard].map((connection) => connection.flush()));
   return {
     stop: async () => {
       // A subscription of a connection that is closed has nothing left to give, and says so by throwing.

@@ -6,6 +6,7 @@
  * <state>/spaces/<s>/trust/    identity keys of the space's accounts, revocations; trust program
  * <state>/spaces/<s>/provisioner/  signing keys, credentials, owner secret; the provisioner
  * <state>/spaces/<s>/auth/         keys of the auth service, where people sign in; the auth service
+ * <state>/spaces/<s>/delivery/     keys of the delivery service, its system-account credential; that service
  * <state>/spaces/<s>/operator/     the operator's own credential; the CLI
  * <state>/spaces/<s>/agents/       credentials that the CLI keeps for `--as`
  * ```
@@ -34,6 +35,7 @@ export function trustPaths(state: string) {
     spaceTrust: (name: string) => join(space(name), "trust"),
     provisioner: (name: string) => join(space(name), "provisioner"),
     auth: (name: string) => join(space(name), "auth"),
+    delivery: (name: string) => join(space(name), "delivery"),
     /** No secret: what everybody presents beside a bearer. */
     sentinel: (name: string) => join(space(name), "sentinel.jwt"),
     operatorCreds: (name: string) => join(space(name), "operator", "operator.creds"),

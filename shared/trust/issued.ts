@@ -17,6 +17,8 @@ export const IssuedList = z.array(
     credentialId: z.string(),
     /** Unix seconds. */
     expires: z.number(),
+    /** False for a daemon's own: nobody reads by it, so it gets no read list. */
+    reads: z.boolean().optional(),
   }),
 );
 export type IssuedList = z.infer<typeof IssuedList>;

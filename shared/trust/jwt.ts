@@ -17,6 +17,7 @@ import { CotalError, ErrorCode, Outcome, badRequest } from "../protocol/base/err
 import { USER_NKEY } from "../protocol/base/grammar.ts";
 import { type Principal, connId, dotForm, parseDotForm } from "../protocol/base/principals.ts";
 import { isChannelPattern } from "../protocol/base/channels.ts";
+import { isCapability } from "../protocol/endpoint/capabilities.ts";
 import { spaceSubjects } from "../protocol/base/subjects.ts";
 import type { ConnectionLimits } from "../protocol/chat/space-settings.ts";
 import { type SigningKey, isPublicKey } from "./keys.ts";
@@ -39,6 +40,8 @@ export type MintRequest<Name extends BuiltProfile> = {
   readonly limits: ConnectionLimits;
   /** Display name, shown in presence. */
   readonly name?: string;
+  /** What its commands came from, for a credential that is renewed by what it says of itself. */
+  readonly capabilities?: readonly string[];
 };
 
 export type Minted = { readonly jwt: string; readonly permissions: Permissions };
@@ -68,6 +71,7 @@ export async function mintUser<Name extends BuiltProfile>(request: MintRequest<N
     `inbox:${inboxNonce}`,
     ...("role" in request.scope && request.scope.role !== undefined ? [`role:${request.scope.role}`] : []),
     ...(request.name === undefined ? [] : [`name:${Buffer.from(request.name).toString("hex")}`]),
+    ...(request.capabilities ?? []).map((capability) => `may:${capability}`),
   ];
   const jwt = signedJwt(
     {
@@ -94,6 +98,7 @@ export async function mintUser<Name extends BuiltProfile>(request: MintRequest<N
   checkJwtSize(jwt, permissions, [
     ...("allowSubscribe" in scope ? scope.allowSubscribe : []),
     ...("allowPublish" in scope ? scope.allowPublish : []),
+    ...("allowPublish" in scope ? scope.commands.map(({ endpoint, command }) => `${endpoint} ${command}`) : []),
   ]);
   return { jwt, permissions };
 }
@@ -122,6 +127,8 @@ export type CredentialView = {
   readonly name?: string;
   readonly allowSubscribe: readonly string[];
   readonly allowPublish: readonly string[];
+  /** Of a static credential: those that it was minted with. */
+  readonly capabilities: readonly string[];
   /** Unix seconds; `undefined` if it does not expire. */
   readonly expires?: number;
 };
@@ -146,7 +153,9 @@ export function readUserJwt(jwt: string): CredentialView {
     throw notOurs("its JWT does not parse", cause);
   }
   const tags = claims.nats.tags ?? [];
-  const tag = (name: string) => tags.find((t) => t.startsWith(`${name}:`))?.slice(name.length + 1);
+  const tagged = (name: string) =>
+    tags.flatMap((tag) => (tag.startsWith(`${name}:`) ? [tag.slice(name.length + 1)] : []));
+  const tag = (name: string) => tagged(name)[0];
   const principal = parseDotForm(claims.name);
   const uid = tag("uid");
   const inboxNonce = tag("inbox");
@@ -171,6 +180,7 @@ export function readUserJwt(jwt: string): CredentialView {
         ? [">"]
         : channelsUnder(claims.nats.sub?.allow, subjects.chatRead(">")),
     allowPublish: channelsUnder(claims.nats.pub?.allow, subjects.chatGrant(principal, ">")),
+    capabilities: tagged("may").filter(isCapability),
     ...(claims.exp === undefined ? {} : { expires: claims.exp }),
   };
 }

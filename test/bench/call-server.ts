@@ -1,22 +1,31 @@
 /** A server of the `call` bench: both sides in one process, so that both feel the same machine. Ends with its parent. */
-import { randomBytes } from "node:crypto";
-import { connect } from "@nats-io/transport-node";
-import { drawLifecycleUid } from "../../shared/protocol/base/principals.ts";
+import { type NatsConnection, connect } from "@nats-io/transport-node";
 import { compileContract } from "../../shared/protocol/contract/contract.ts";
 import { createValidators } from "../../shared/protocol/contract/validators.ts";
 import { handlersOf, serveEndpoint } from "../../shared/serve/serve.ts";
 import { artifactsOf, startReads } from "../support/foreign-endpoint.ts";
-import { BARE_ALL, BARE_ONE, BENCH_CLUSTER, type CallServerSetup, ENDPOINT, SPACE } from "./call-contract.ts";
+import { serveFloor } from "./call-bare.ts";
+import {
+  BARE_ALL,
+  BARE_ONE,
+  BENCH_CLUSTER,
+  COMMAND,
+  type CallServerSetup,
+  ENDPOINT,
+  EPOCH,
+  SPACE,
+} from "./call-contract.ts";
+import { OPEN_USER } from "./call-world.ts";
 import { answerParent } from "./child.ts";
 
-const EPOCH = 1;
 const CONCURRENCY = 20_000;
 
-answerParent(async ({ url, instances, reads }: CallServerSetup): Promise<unknown> => {
+answerParent(async ({ url, user, instances, floor, reads }: CallServerSetup): Promise<unknown> => {
+  const login = (name: string): Promise<NatsConnection> => connect({ servers: url, user: name, pass: name });
   const contract = compileContract([BENCH_CLUSTER], createValidators());
-  const nc = await connect({ servers: url });
-  const ids = Array.from({ length: instances }, () => drawLifecycleUid(randomBytes));
-  for (const instanceId of ids) {
+  const nc = await login(user);
+  const open = await login(OPEN_USER);
+  for (const instanceId of instances) {
     await serveEndpoint({
       nc,
       space: SPACE,
@@ -24,7 +33,7 @@ answerParent(async ({ url, instances, reads }: CallServerSetup): Promise<unknown
       instanceId,
       epoch: EPOCH,
       contract,
-      handlers: handlersOf(BENCH_CLUSTER, { echo: ({ text }) => Promise.resolve({ text }) }),
+      handlers: handlersOf(BENCH_CLUSTER, { [COMMAND]: ({ text }) => Promise.resolve({ text }) }),
       registrationRevision: () => 1,
       publicDescriptor: true,
       concurrency: CONCURRENCY,
@@ -32,13 +41,14 @@ answerParent(async ({ url, instances, reads }: CallServerSetup): Promise<unknown
       onServed: () => undefined,
       now: () => 0,
     });
-    nc.subscribe(BARE_ALL, { callback: (_, message) => void message.respond(message.data) });
+    open.subscribe(BARE_ALL, { callback: (_, message) => void message.respond(message.data) });
   }
-  nc.subscribe(BARE_ONE, { queue: "bench", callback: (_, message) => void message.respond(message.data) });
+  open.subscribe(BARE_ONE, { queue: "bench", callback: (_, message) => void message.respond(message.data) });
+  if (floor !== undefined) await serveFloor(await login(floor.user), floor.instance);
   if (reads) {
-    await startReads(nc, SPACE, {
+    await startReads(open, SPACE, {
       artifacts: artifactsOf(contract),
-      endpoints: ids.map((instanceId) => ({
+      endpoints: instances.map((instanceId) => ({
         endpoint: ENDPOINT,
         instanceId,
         owner: "local",
@@ -50,6 +60,6 @@ answerParent(async ({ url, instances, reads }: CallServerSetup): Promise<unknown
       })),
     });
   }
-  await nc.flush();
+  await open.flush();
   return undefined;
 });

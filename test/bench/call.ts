@@ -1,23 +1,17 @@
 /**
  * `call`: what a typed call costs beside a bare request and reply with nats.js on the same broker.
  *
- * Servers are processes of their own; each serves both sides. Ours resolves, pins digests, and checks
- * arguments and answers; bare does none of that.
+ * Servers are processes of their own; each serves all sides. Ours resolves, pins digests, and checks arguments
+ * and answers, over connections with an agent's and a service's rows; bare does none of that, over one without
+ * bounds. `call_floor_*` is between them: nats.js alone on the subjects, rows and bytes of a call, so that one
+ * sees what the contract itself costs, and what this project's code adds.
  */
-import { fork } from "node:child_process";
-import { randomBytes } from "node:crypto";
-import { join } from "node:path";
-import { type NatsConnection, createInbox } from "@nats-io/transport-node";
-import { type Connection, openConnection } from "../../shared/broker/connect.ts";
-import { watchDenials } from "../../shared/client/denials.ts";
-import { type EndpointClient, createEndpointClient } from "../../shared/client/endpoint-client.ts";
-import { createRail } from "../../shared/client/rail.ts";
-import { pooledRandom } from "../../shared/client/random.ts";
-import { inboxPrefix } from "../../shared/protocol/base/broker-subjects.ts";
-import { OPEN_OWNER, drawLifecycleUid, drawNonce, principal } from "../../shared/protocol/base/principals.ts";
-import { startBroker } from "../support/nats-server.ts";
-import { BARE_ALL, BARE_ONE, type CallServerSetup, ENDPOINT, SPACE } from "./call-contract.ts";
-import { ask, endChild } from "./child.ts";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { Route, endpointSubjects } from "../../shared/protocol/endpoint/grammar.ts";
+import { bareCall, floorCaller, gatherBare } from "./call-bare.ts";
+import { BARE_SILENT, COMMAND, ENDPOINT, SILENT, SPACE, TEXT } from "./call-contract.ts";
+import { type CallWorld, openCallWorld } from "./call-world.ts";
 import { complete, perSecond, pipelined } from "./jobs.ts";
 import { type Metric, type Report, benchLine, percentile } from "./line.ts";
 import { type Both, inTurn } from "./rounds.ts";
@@ -34,132 +28,96 @@ export type CallSizes = {
   readonly resolves: number;
   /** Calls that are begun at once against a server that says nothing. */
   readonly flight: number;
+  readonly flights: number;
 };
 
 export const CALL_SIZES: CallSizes = {
-  rounds: 7,
-  latency: 500,
+  rounds: 9,
+  latency: 1000,
   rate: 15_000,
   scatters: 20,
   instances: 100,
   resolves: 100,
   flight: 10_000,
+  flights: 3,
 };
 
 const BENCH = "call";
 const IN_FLIGHT = 64;
-const TEXT = ".".repeat(100);
-const SILENT = "com.acme.silent";
-const FLIGHT_MS = 2000;
+/** Calls of one connection that may wait (supplement D). */
+const MOST_PENDING = 1024;
+const FLIGHT_MS = 1500;
+const ARGS = { text: TEXT };
 
 const METRICS = {
-  p50: { metric: "call_p50", unit: "ms", aim: "<= 1.5", note: "bare: nc.request, answered as it came" },
+  floorP50: {
+    metric: "call_floor_p50",
+    unit: "ms",
+    note: "nats.js alone, on a call's subjects, rows and bytes: what the contract costs; bare: nc.request",
+  },
+  p50: { metric: "call_p50", unit: "ms", aim: "<= 1.5", note: "resolved, checked, pinned; bare: nc.request" },
+  floorRate: { metric: "call_floor_rate", unit: "1/s", note: `${IN_FLIGHT} at once` },
   rate: { metric: "call_rate", unit: "1/s", note: `${IN_FLIGHT} at once; bare: the same with nc.request` },
   rate4: { metric: "call_rate_4", unit: "1/s", note: "the same with four servers" },
-  scatter: { metric: "scatter_100_ms", unit: "ms", note: "registry read included; bare: 100 replies to one request" },
   resolve: { metric: "resolve_ms", unit: "ms", note: "cold: describe, fetch, verify; bare: one request" },
   cached: { metric: "resolve_cached_ms", unit: "ms" },
+  scatter: { metric: "scatter_100_ms", unit: "ms", note: "registry read included; bare: 100 replies to one request" },
   flight: {
     metric: "flight_10000_mb",
     unit: "MB",
-    note: "1024 wait, the rest is refused; heap grown, nothing collected yet",
+    note: `heap held: ${MOST_PENDING} wait, the rest is refused; bare: all wait`,
   },
 } as const satisfies Record<string, Metric>;
 
-const PROGRAM = join(import.meta.dirname, "call-server.ts");
-
-async function startServer(setup: CallServerSetup): Promise<{ readonly stop: () => Promise<void> }> {
-  const child = fork(PROGRAM);
-  await ask(child, "setup", setup);
-  return { stop: () => endChild(child) };
-}
-
-async function dial(url: string): Promise<Connection> {
-  const prefix = inboxPrefix(drawLifecycleUid(randomBytes), drawNonce(randomBytes));
-  return openConnection({ servers: [url], inboxPrefix: prefix, name: "bench", reconnect: { kind: "endless" } });
-}
-
-function clientOn({ nc, inboxPrefix: prefix }: Connection): EndpointClient {
-  const random = pooledRandom();
-  const caller = { principal: principal(OPEN_OWNER, "bench"), uid: drawLifecycleUid(randomBytes) };
-  const denials = watchDenials(nc);
-  return createEndpointClient({
-    rail: createRail({ nc, space: SPACE, caller, name: "bench", inboxPrefix: prefix, denials, random }),
-  });
-}
+type Job = () => Promise<unknown>;
 
 export async function call(report: Report, sizes: CallSizes = CALL_SIZES): Promise<void> {
-  const broker = await startBroker();
-  const servers = [await startServer({ url: broker.url, instances: 1, reads: true })];
-  const connection = await dial(broker.url);
-  const { nc } = connection;
-  const client = clientOn(connection);
+  const world = await openCallWorld(sizes.instances);
+  const { open } = world;
   const told = (metric: Metric, { ours, bare }: Both<number>): void =>
     report(benchLine(BENCH, metric, ours, bare), metric);
-  const ours = () => client.call(ENDPOINT, "echo", { text: TEXT });
-  const bare = () => nc.request(BARE_ONE, JSON.stringify({ text: TEXT }));
-  const rounds = (one: () => Promise<number>, other: () => Promise<number>) => inTurn(sizes.rounds, one, other);
+  const client = world.newClient();
+  const ours: Job = () => client.call(ENDPOINT, COMMAND, ARGS);
+  const floor: Job = floorCaller(world.nc, world.caller, world.inboxPrefix);
+  const bare: Job = () => bareCall(open);
+  const rounds = (measure: (job: Job) => Promise<number>, one: Job, other: Job): Promise<Both<number>> =>
+    inTurn(
+      sizes.rounds,
+      () => measure(one),
+      () => measure(other),
+    );
+  const latency = (job: Job): Promise<number> => p50(sizes.latency, job);
+  const many = (job: Job): Promise<number> => rate(sizes.rate, job);
+  const resolves = (job: Job): Promise<number> => p50(sizes.resolves, job);
   try {
-    told(
-      METRICS.p50,
-      await rounds(
-        () => p50(sizes.latency, ours),
-        () => p50(sizes.latency, bare),
-      ),
-    );
-    told(
-      METRICS.rate,
-      await rounds(
-        () => rate(sizes.rate, ours),
-        () => rate(sizes.rate, bare),
-      ),
-    );
-    for (let more = 1; more < 4; more += 1) {
-      servers.push(await startServer({ url: broker.url, instances: 1, reads: false }));
-    }
-    told(
-      METRICS.rate4,
-      await rounds(
-        () => rate(sizes.rate, ours),
-        () => rate(sizes.rate, bare),
-      ),
-    );
-    const cold = async (): Promise<void> => void (await clientOn(connection).resolve(ENDPOINT, "echo"));
-    told(
-      METRICS.resolve,
-      await rounds(
-        () => p50(sizes.resolves, cold),
-        () => p50(sizes.resolves, bare),
-      ),
-    );
+    await world.addServer();
+    told(METRICS.floorP50, await rounds(latency, floor, bare));
+    told(METRICS.p50, await rounds(latency, ours, bare));
+    told(METRICS.floorRate, await rounds(many, floor, bare));
+    told(METRICS.rate, await rounds(many, ours, bare));
+    for (let more = 1; more < 4; more += 1) await world.addServer();
+    told(METRICS.rate4, await rounds(many, ours, bare));
+    told(METRICS.resolve, await rounds(resolves, () => world.newClient().resolve(ENDPOINT, COMMAND), bare));
     const { ours: cached } = await rounds(
-      () => p50(sizes.resolves, () => client.resolve(ENDPOINT, "echo")),
-      () => Promise.resolve(0),
+      resolves,
+      () => client.resolve(ENDPOINT, COMMAND),
+      () => Promise.resolve(),
     );
     report(benchLine(BENCH, METRICS.cached, cached), METRICS.cached);
-    for (const server of servers.splice(0)) await server.stop();
-    servers.push(await startServer({ url: broker.url, instances: sizes.instances, reads: true }));
-    const all = async (): Promise<void> => {
-      const { answers } = await client.scatter(ENDPOINT, "echo", { text: TEXT });
+    await world.startCrowd();
+    const all: Job = async () => {
+      const { answers } = await client.scatter(ENDPOINT, COMMAND, ARGS);
       complete("scatter", answers.length, sizes.instances);
     };
-    const many = (): Promise<void> => gatherBare(nc, sizes.instances);
-    told(
-      METRICS.scatter,
-      await rounds(
-        () => p50(sizes.scatters, all),
-        () => p50(sizes.scatters, many),
-      ),
-    );
-    report(benchLine(BENCH, METRICS.flight, [await flight(connection, sizes.flight)]), METRICS.flight);
+    const gathered = (job: Job): Promise<number> => p50(sizes.scatters, job);
+    told(METRICS.scatter, await rounds(gathered, all, () => gatherBare(open, sizes.instances)));
+    told(METRICS.flight, await flights(world, sizes));
   } finally {
-    for (const server of servers) await server.stop();
-    await connection.close();
-    await broker.stop();
+    await world.close();
   }
 }
 
-async function p50(count: number, one: () => Promise<unknown>): Promise<number> {
+async function p50(count: number, one: Job): Promise<number> {
   const took: number[] = [];
   for (let done = 0; done < count; done += 1) {
     const began = performance.now();
@@ -169,46 +127,54 @@ async function p50(count: number, one: () => Promise<unknown>): Promise<number> 
   return percentile(took, 0.5);
 }
 
-async function rate(count: number, one: () => Promise<unknown>): Promise<number> {
+async function rate(count: number, one: Job): Promise<number> {
   const began = performance.now();
   await pipelined(count, IN_FLIGHT, one);
   return perSecond(count, began);
 }
 
-/** One request, and so many replies on an inbox of its own. */
-async function gatherBare(nc: NatsConnection, count: number): Promise<void> {
-  const inbox = createInbox();
-  const replies = nc.subscribe(inbox, { max: count });
-  nc.publish(BARE_ALL, JSON.stringify({ text: TEXT }), { reply: inbox });
-  let came = 0;
-  for await (const _ of replies) came += 1;
-  complete("bare scatter", came, count);
+/** So many calls begun at once to somebody who says nothing: what they hold, and that no more wait than may. */
+async function flights({ open, newRail }: CallWorld, { flight, flights: count }: CallSizes): Promise<Both<number>> {
+  // Somebody has to hear it, or the broker says at once that nobody does.
+  const deaf = { callback: () => undefined };
+  const subjects = [endpointSubjects(SPACE).serveOne(SILENT, COMMAND), BARE_SILENT];
+  const silent = subjects.map((subject) => open.subscribe(subject, deaf));
+  await open.flush();
+  const rail = newRail();
+  const address = { route: Route.One, endpoint: SILENT, command: COMMAND } as const;
+  const payload = JSON.stringify(ARGS);
+  const both = await inTurn(
+    count,
+    () =>
+      held(
+        flight,
+        () => rail.ask({ address, args: ARGS }, FLIGHT_MS),
+        () => complete("calls that wait", rail.pending(), Math.min(flight, MOST_PENDING)),
+      ),
+    () => held(flight, () => open.request(BARE_SILENT, payload, { timeout: FLIGHT_MS })),
+  );
+  for (const subscription of silent) subscription.unsubscribe();
+  return both;
 }
 
-/** So many calls begun at once to somebody who says nothing: what they take, and that no more wait than may. */
-async function flight(connection: Connection, count: number): Promise<number> {
-  const { nc, inboxPrefix: prefix } = connection;
-  const caller = { principal: principal(OPEN_OWNER, "flight"), uid: drawLifecycleUid(randomBytes) };
-  const rail = createRail({
-    nc,
-    space: SPACE,
-    caller,
-    name: "flight",
-    inboxPrefix: prefix,
-    denials: watchDenials(nc),
-    random: pooledRandom(),
+/** Megabytes that so many hold while they are under way. */
+async function held(count: number, one: Job, look: () => void = () => undefined): Promise<number> {
+  const before = heapUsed();
+  const settled = Promise.allSettled(Array.from({ length: count }, one));
+  await new Promise((resolve) => {
+    setTimeout(resolve, FLIGHT_MS / 3);
   });
-  // Somebody has to hear it, or the broker says at once that nobody does.
-  const silent = nc.subscribe(`cotal.${SPACE}.ep.one.${SILENT.replaceAll(".", "_")}.>`, { callback: () => undefined });
-  await nc.flush();
-  const before = process.memoryUsage().heapUsed;
-  const address = { route: "one", endpoint: SILENT, command: "echo" } as const;
-  const calls = Array.from({ length: count }, () => rail.ask({ address, args: { text: TEXT } }, FLIGHT_MS));
-  const settled = Promise.allSettled(calls);
-  await nc.flush();
-  complete("calls that wait", rail.pending(), Math.min(count, 1024));
-  const grown = process.memoryUsage().heapUsed - before;
+  look();
+  const grown = heapUsed() - before;
   await settled;
-  silent.unsubscribe();
   return Math.max(grown, 0) / 1e6;
+}
+
+/** What is in use once everything that can go has gone. */
+function heapUsed(): number {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  collect();
+  const { heapUsed: heap, external } = process.memoryUsage();
+  return heap + external;
 }

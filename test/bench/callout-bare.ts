@@ -10,6 +10,7 @@
 import { createServer } from "node:http";
 import { createRemoteJWKSet, jwtVerify } from "jose";
 import { readAuthKeys } from "../../services/auth/keys.ts";
+import { NO_COMMANDS } from "../../shared/grants/client-profiles.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { rootCredentialId } from "../../shared/ledger/root.ts";
 import { encodeToken, principal } from "../../shared/protocol/base/principals.ts";
@@ -74,6 +75,7 @@ async function agentGrants(front: { readonly account: string; readonly signer: S
       inboxNonce: UID,
       allowSubscribe: ALL,
       allowPublish: ALL,
+      ...NO_COMMANDS,
     },
     account: Account.Front,
     accountKey: front.account,

@@ -4,7 +4,7 @@
  */
 import { connect } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { connectionsOver, sweep } from "../../services/auth/plane/still-connected.ts";
+import { connectionsOver, sweep } from "../../shared/broker/still-connected.ts";
 import type { Connection } from "../../shared/broker/connect.ts";
 import { jsApi } from "../../shared/protocol/base/broker-subjects.ts";
 import { dmDurable, spaceNames } from "../../shared/protocol/base/names.ts";

@@ -12,6 +12,7 @@ import {
   tokenAuthenticator,
 } from "@nats-io/transport-node";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { NO_COMMANDS } from "../../shared/grants/client-profiles.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { drawLifecycleUid, drawNonce, principal } from "../../shared/protocol/base/principals.ts";
 import { type CalloutRequest, allowResponse, denyResponse } from "../../shared/trust/callout.ts";
@@ -84,7 +85,14 @@ describe("who is let in", () => {
     answer = async (request) => {
       const { jwt, permissions } = await mintUser({
         profile: "agent",
-        scope: { space: "main", holder, inboxNonce, allowSubscribe: ["team.*"], allowPublish: ["team.a"] },
+        scope: {
+          space: "main",
+          holder,
+          inboxNonce,
+          allowSubscribe: ["team.*"],
+          allowPublish: ["team.a"],
+          ...NO_COMMANDS,
+        },
         account: Account.Front,
         accountKey: main.front.account,
         signer: main.front.signer,

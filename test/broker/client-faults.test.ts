@@ -9,6 +9,7 @@ import { type Sessions, sessionsOf, take, texts, until } from "../support/sessio
 import { nearMiss } from "../support/near-miss.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
 import type { SessionOptions } from "../../shared/client/index.ts";
+import { NO_COMMANDS } from "../../shared/grants/client-profiles.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { formatCreds } from "../../shared/trust/creds.ts";
 import { ProvisionerFile, keptKey, trustPaths } from "../../shared/trust/folder.ts";
@@ -212,6 +213,7 @@ async function reminted(space: TestSpace, { view }: Minted, allowSubscribe: read
       inboxNonce: view.inboxNonce,
       allowSubscribe,
       allowPublish: [],
+      ...NO_COMMANDS,
     },
   });
   return formatCreds(jwt, key);

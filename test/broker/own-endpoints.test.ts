@@ -70,6 +70,7 @@ const contextOver = (): SpaceContext => ({
   acl: () => Promise.reject(new Error("not asked")),
   settings: {} as SpaceContext["settings"],
   authority: undefined,
+  serving: undefined,
   daemon: (name) => ({ owner: "sys", actor: name }),
   purger: undefined,
   replicas: 1,

@@ -40,6 +40,8 @@ const openHere = (
     concurrency: 16,
     perCaller: 16,
     onServed: () => undefined,
+    onRecord: () => undefined,
+    onRecordFault: () => undefined,
     onStatus,
     waiting: () => undefined,
     signal: new AbortController().signal,

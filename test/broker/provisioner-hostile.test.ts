@@ -58,6 +58,7 @@ async function counted<T>(
     acl: () => Promise.resolve(readAcl([">"])),
     settings: ((await space.call("space", {})) as { settings: SpaceContext["settings"] }).settings,
     authority: undefined,
+    serving: undefined,
     purger: undefined,
     daemon: undefined,
     replicas: 1,

@@ -294,6 +294,7 @@ async function withContext<T>(death: Death, run: (context: SpaceContext) => Prom
     settings,
     purger: undefined,
     daemon: undefined,
+    serving: undefined,
     authority: {
       keys,
       ledger: brokerLedgerStore(store, writer, "main"),

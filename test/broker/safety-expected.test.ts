@@ -9,9 +9,10 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Credential } from "../../shared/trust/creds.ts";
 import { daemonCredential, freshHolder, personOf } from "../support/holders.ts";
 import { type Probe, createProber } from "../support/probe.ts";
+import { echoHead, putHead } from "../support/heads.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 import { admin } from "./expected/admin.ts";
-import { SCOPE, agent } from "./expected/agent.ts";
+import { CAPABILITIES, SCOPE, agent } from "./expected/agent.ts";
 import { authCallout } from "./expected/auth-callout.ts";
 import { authLedger } from "./expected/auth-ledger.ts";
 import { authServer } from "./expected/auth-server.ts";
@@ -24,6 +25,7 @@ import { operator } from "./expected/operator.ts";
 import { registrar } from "./expected/registrar.ts";
 import { probe } from "./expected/probe.ts";
 import { provisioner } from "./expected/provisioner.ts";
+import { SERVED, service } from "./expected/service.ts";
 import { storeUpgrader } from "./expected/store-upgrader.ts";
 import { systemAdministrator } from "./expected/system-administrator.ts";
 import {
@@ -100,10 +102,21 @@ async function expectHeld(credential: Credential, expected: Expected): Promise<v
 }
 
 describe("clients of front", () => {
-  test("W9.05 W9.06 W9.15 W9.16 W9.17 W3.07 W2.07 PF.01 agent", async () => {
+  test("W9.05 W9.06 W9.15 W9.16 W9.17 W3.07 W2.07 PD.06 W132.08 W132.11 W10.05 PF.01 agent", async () => {
+    await putHead(space, echoHead);
     const { subscribe, publish, role } = SCOPE;
-    const credential = await space.mint({ actor: "alice", subscribe, publish, role });
+    const credential = await space.mint({ actor: "alice", subscribe, publish, role, capabilities: CAPABILITIES });
     await expectHeld(credential, only(agent(who(credential, SPACE))));
+  });
+
+  test("W9.14 W9.15 W132.07 PD.06 PF.01 service, minted for one registered instance", async () => {
+    const scope = { ...freshHolder(`u_${"d".repeat(26)}`, "svc"), space: "lab", epoch: EPOCH };
+    const credential = await daemonCredential(space, "service", "front", {
+      ...scope,
+      ...SERVED,
+      instanceId: scope.holder.uid,
+    });
+    await expectHeld(credential, only(service(who(credential, "lab"))));
   });
 
   const expectMinted = async (

@@ -15,6 +15,7 @@ import { transferStream } from "../../shared/broker/resources.ts";
 import { jsApi, objectChunks, objectMeta } from "../../shared/protocol/base/broker-subjects.ts";
 import { type Probe, createProber, tap, until } from "../support/probe.ts";
 import { put } from "../support/raw-jetstream.ts";
+import { ECHO, echoHead, putHead } from "../support/heads.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 import { objectStream, transferBucket, transferObject } from "../../shared/protocol/base/names.ts";
 import { type Person, dash } from "./expected/kit.ts";
@@ -31,6 +32,15 @@ const AGENT = {
   publish: ["general", "team.>", "ops.*"],
   role: "reviewer",
 };
+/** What it may ask of an endpoint, and what that comes to by the head that is registered. */
+const CAPABILITIES = [`${ECHO}@all`, "serve"];
+const OPENED = {
+  commands: [
+    { endpoint: ECHO, command: "say", scatter: true },
+    { endpoint: ECHO, command: "stop", modes: ["self", "owner", "any"], scatter: true },
+  ],
+  serves: true,
+} as const;
 
 let space: TestSpace;
 let sibling: Person;
@@ -38,6 +48,7 @@ let stranger: Person;
 
 beforeAll(async () => {
   space = await startSpace({ spaces: [SPACE, LAB] });
+  await putHead(space, echoHead);
   sibling = personOf(await space.mint({ actor: "sibling", role: "reviewer", subscribe: ["general"] }));
   stranger = personOf(await space.mint({ actor: "stranger", owner: "others", role: "other", subscribe: ["general"] }));
 }, 60_000);
@@ -76,10 +87,14 @@ async function held(profile: BuiltProfile): Promise<Held[]> {
     );
   switch (profile) {
     case "agent": {
-      const credential = await space.mint({ actor: actor("alice"), ...AGENT });
+      const credential = await space.mint({ actor: actor("alice"), ...AGENT, capabilities: CAPABILITIES });
       const { subscribe: allowSubscribe, publish: allowPublish, role } = AGENT;
-      const scope = { ...scopeOf(credential), allowSubscribe, allowPublish, role };
+      const scope = { ...scopeOf(credential), allowSubscribe, allowPublish, role, ...OPENED };
       return [of(credential, "front", SPACE, profileRows("agent", scope))];
+    }
+    case "service": {
+      const served = { endpoint: ECHO, commands: ["say", "stop"], epoch: EPOCH };
+      return daemon(profile, { ...lab, ...served, instanceId: lab.holder.uid });
     }
     case "operator": {
       const credential = space.operator(SPACE);
@@ -192,6 +207,11 @@ function others(token: string, me: Person, at: string): string[] {
   if (token === "reviewer") out.push("other", "*");
   if (token === "svc_reviewer") out.push("svc_other", "*");
   if (token === "general") out.push("secret", "*");
+  if (token === "com_example_echo") out.push("com_example_job", "provisioner", "*");
+  if (token === "say") out.push("log", "stop", "*");
+  if (token === "stop") out.push("say", "*");
+  if (token === "self") out.push("any", "child", "*");
+  if (token === "all") out.push("v1", "*");
   for (const [named, other] of Object.entries({
     [MANAGER]: "o".repeat(26),
     [SESSION]: "t".repeat(26),
@@ -242,7 +262,7 @@ describe("W2.07 W3.07 W9.05 W9.07 W9.08 W9.09 W9.11 W9.12 W9.14 W9.15 PF.01 rows
   });
 });
 
-describe("W9.15 W9.17 PF.01 H16 the exact arity of what ends in *", () => {
+describe("W9.15 W9.17 W132.11 PF.01 H16 the exact arity of what ends in *", () => {
   test.each(["agent", "observer", "operator"] as const)(
     "%s: a subscription that ends in > in its place hears nothing deeper",
     async (profile) => {

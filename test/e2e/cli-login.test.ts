@@ -129,6 +129,30 @@ describe("mistakes where people sign in", () => {
     expect(printed.at(-1)).toContain("is written #a_b");
   });
 
+  test("A.08: a capability that opens nothing is a wrong use, with those that do; nothing is granted", async () => {
+    for (const text of ["audit", "com.example.*", "provisioner"]) {
+      const ran = await run("actor", "grant", "able", "--capability", `serve,${text}`);
+      const error = ran.items().at(-1);
+      expect([text, ran.code, error?.["code"]]).toEqual([text, 2, "bad-request"]);
+      expect(String(error?.["next"])).toMatch(/com\.example\.echo.*serve|serve.*com\.example\.echo/);
+    }
+    const names = (await done("actor", "list")).map(({ principal }) => String(principal).split(".")[1]);
+    expect(names).not.toContain("able");
+  });
+
+  test("capabilities are granted sorted, each once, and @all can be taken off again", async () => {
+    const given = ["--capability", "serve,com.example.echo@all", "--capability", "serve"];
+    const [granted] = await done("actor", "grant", "able", "--subscribe", "general", ...given);
+    expect(granted).toMatchObject({ capabilities: ["com.example.echo@all", "serve"] });
+    await done("whoami", "--as", "able");
+    const [narrowed] = await done("actor", "narrow", "able", "--capability", "com.example.echo");
+    expect(narrowed).toMatchObject({ capabilities: ["com.example.echo"] });
+    expect(await refused("actor", "narrow", "able", "--capability", "com.example.echo@all")).toMatchObject({
+      code: "failed-precondition",
+      message: matching(/com\.example\.echo@all/),
+    });
+  });
+
   test("a tail without a choice of somebody who may not read #general says what to name", async () => {
     await done("actor", "grant", "narrow", "--subscribe", "news");
     expect(await refused("tail", "--as", "narrow", "--timeout", "2")).toMatchObject({

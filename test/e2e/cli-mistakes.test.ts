@@ -1,5 +1,5 @@
 /** Mistakes that people make at the command line: each is told as what it is, with what to do. */
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,6 +11,8 @@ import { randomBytes } from "node:crypto";
 import { formatCreds, parseCreds, readCredsFile } from "../../shared/trust/creds.ts";
 import { mintUser } from "../../shared/trust/jwt.ts";
 import { trustPaths } from "../../shared/trust/folder.ts";
+import { renewIfSoon } from "../../cli/identity.ts";
+import { resolveTarget } from "../../cli/target.ts";
 import { type TestPlane, cli, eventually, matching, startPlane, textsOf } from "../support/cli.ts";
 
 // Each test runs several real processes; a slow machine needs the room, none measures it.
@@ -99,6 +101,54 @@ describe("channels", () => {
     const error = await refused("tail", "--as", "alice", "--dm", "--count", "3", "--timeout", "0.5");
     expect([error.exit, error.code]).toEqual([4, "deadline-exceeded"]);
     expect(error.message).toContain("0 of 3");
+  });
+});
+
+describe("capabilities of a credential", () => {
+  const mint = (actor: string, ...args: string[]) =>
+    refused("mint", "--owner", "acme", "--actor", actor, "--out", at(`${actor}.creds`), ...args);
+
+  test("A.08: a word that opens nothing is a wrong use, with the words that do and how an endpoint is named", async () => {
+    const error = await mint("wordy", "--capability", "audit");
+    expect([error.exit, error.code]).toEqual([2, "bad-request"]);
+    expect(error.message).toContain('"audit"');
+    expect(error.next).toMatch(/admin.*serve.*com\.example\.echo:audit/);
+  });
+
+  test.each(["com.example.*", "com.example.echo@one", "*"])(
+    "A.08: %s is none, and it is said what one is",
+    async (text) => {
+      const error = await mint("odd", "--capability", text);
+      expect([error.exit, error.code]).toEqual([2, "bad-request"]);
+      expect(error.next).toMatch(/com\.example\.echo, .*@all/);
+    },
+  );
+
+  test("A.08: an endpoint that nobody has registered refuses the mint, and leaves no file", async () => {
+    const error = await mint("early", "--capability", "com.example.none@all");
+    expect([error.exit, error.code]).toEqual([1, "failed-precondition"]);
+    expect(error.message).toContain("com.example.none");
+    expect(error.next).toContain("cotal endpoints");
+    expect(existsSync(at("early.creds"))).toBe(false);
+  });
+
+  test("given several times or with commas, they are told sorted, each once; help says what they are", async () => {
+    const lists = ["--capability", "serve,purge", "--capability", "serve"];
+    const [item] = await plane.json("mint", "--owner", "acme", "--actor", "able", "--out", at("able.creds"), ...lists);
+    expect(item).toMatchObject({ kind: "minted", capabilities: ["purge", "serve"] });
+    expect(readCredsFile(at("able.creds")).view.capabilities).toEqual(["purge", "serve"]);
+    const help = (await plane.run("mint", "--help")).out.replaceAll(/\s+/g, " ");
+    expect(help).toMatch(/--capability <names> .*com\.example\.echo:audit.*@all.*serve/);
+  });
+
+  test("a kept credential is renewed with them", async () => {
+    await plane.json("mint", "--owner", "acme", "--actor", "kept", "--capability", "serve");
+    const file = trustPaths(plane.state).agentCreds("main", "kept");
+    const before = readCredsFile(file).view;
+    await renewIfSoon(resolveTarget({ state: plane.state }), file, (before.expires ?? 0) - 3600);
+    const { expires: _, ...after } = readCredsFile(file).view;
+    expect({ ...after, expires: before.expires }).toEqual(before);
+    expect(after.capabilities).toEqual(["serve"]);
   });
 });
 

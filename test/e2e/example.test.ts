@@ -79,6 +79,31 @@ describe("as whoever has signed in", () => {
     expect(await echo.ended).toBe(0);
   }, 60_000);
 
+  test("PI.07 the echo endpoint, in sixty lines, is described and called by whoever was granted it", async () => {
+    const program = join("examples", "echo-endpoint.ts");
+    expect(readFileSync(join(ROOT, program), "utf8").trimEnd().split("\n").length).toBeLessThanOrEqual(60);
+    const [me] = await plane.json("whoami", "--as", "alice");
+    const [owner = ""] = String(me?.["principal"]).split(".");
+    await plane.json("endpoint", "assign", "com.example.echo", "--owner", owner);
+    await plane.json("actor", "grant", "echo", "--capability", "serve");
+    const echo = running(program, plane.server);
+    await expect.poll(echo.out, { timeout: 20_000 }).toMatch(/com\.example\.echo is served as/);
+    await plane.json("actor", "grant", "carol", "--capability", "com.example.echo");
+
+    const [shown] = await plane.json("describe", "com.example.echo", "--as", "carol");
+    expect(shown).toMatchObject({ commands: [{ name: "say" }, { name: "note" }] });
+    const hello = ["call", "com.example.echo", "say", "--args", '{"text":"hello"}'];
+    const [said] = await plane.json(...hello, "--as", "carol");
+    expect(said).toMatchObject({ data: { text: "hello", from: `${owner}.carol` } });
+    const milk = ["call", "com.example.echo", "note", "--args", '{"text":"milk"}', "--target", "self"];
+    expect((await plane.json(...milk, "--as", "carol"))[0]).toMatchObject({ data: { notes: ["milk"] } });
+    // Who was granted nothing of it sees nothing of it.
+    expect((await plane.json("describe", "com.example.echo", "--as", "dave"))[0]).toMatchObject({ commands: [] });
+    expect(await plane.run(...hello, "--as", "dave")).toMatchObject({ code: 1 });
+    echo.child.kill("SIGTERM");
+    expect(await echo.ended).toBe(0);
+  }, 60_000);
+
   test("the program of the README runs as it stands, as the agent that the README grants", async () => {
     const readme = readFileSync(join(ROOT, "README.md"), "utf8");
     const [, grant = ""] = /^npx cotal (actor grant .*)$/m.exec(readme) ?? [];

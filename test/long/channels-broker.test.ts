@@ -4,6 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type NatsConnection, connect } from "@nats-io/transport-node";
+import { NO_COMMANDS } from "../../shared/grants/client-profiles.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { contains, containedIn, covers, matches, overlap } from "../../shared/protocol/base/channels.ts";
 import { CotalError } from "../../shared/protocol/base/errors.ts";
@@ -139,7 +140,7 @@ describe("read lists", () => {
         userKey: key.publicKey,
         expires: Math.floor(Date.now() / 1000) + 600,
         limits: { subs: 1000, payload: 10_000 },
-        scope: { space: S, ...freshHolder("local", "reader"), allowSubscribe: acl, allowPublish: [] },
+        scope: { space: S, ...freshHolder("local", "reader"), allowSubscribe: acl, allowPublish: [], ...NO_COMMANDS },
       });
       return await space.connect(parseCreds(formatCreds(jwt, key)));
     } catch (thrown) {

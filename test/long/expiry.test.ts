@@ -6,6 +6,7 @@ import { renameSync, writeFileSync } from "node:fs";
 import { type Socket, connect as dial, createServer } from "node:net";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { NO_COMMANDS } from "../../shared/grants/client-profiles.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { formatCreds } from "../../shared/trust/creds.ts";
 import { mintUser } from "../../shared/trust/jwt.ts";
@@ -79,6 +80,7 @@ async function living(seconds: number, { view }: Minted): Promise<string> {
       inboxNonce: view.inboxNonce,
       allowSubscribe: view.allowSubscribe,
       allowPublish: view.allowPublish,
+      ...NO_COMMANDS,
     },
   });
   return formatCreds(jwt, key);

@@ -17,6 +17,7 @@ import { createAuthority } from "../../services/auth/plane/authority.ts";
 import { type Chat, createChat } from "../../services/auth/plane/chat/chat.ts";
 import type { EnrolPolicy, PlaneParts } from "../../services/auth/plane/parts.ts";
 import { Account } from "../../shared/grants/row.ts";
+import { resolveCapabilities } from "../../shared/ledger/capabilities.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { type Principal, drawNonce } from "../../shared/protocol/base/principals.ts";
 import { Face } from "../../shared/protocol/endpoint/views.ts";
@@ -113,6 +114,7 @@ export function edgeRig(options: EdgeRigOptions = {}): EdgeRig {
           allowSubscribe: row.allowSubscribe,
           allowPublish: row.allowPublish,
           ...(row.role === undefined ? {} : { role: row.role }),
+          ...(await resolveCapabilities(store, row.capabilities)),
         },
         account: Account.Front,
         accountKey: account.publicKey,
@@ -127,6 +129,7 @@ export function edgeRig(options: EdgeRigOptions = {}): EdgeRig {
     policy,
     defaults: { allowSubscribe: ["general"], allowPublish: ["general"], capabilities: [], ...options.defaults },
     actorsPerOwner: 100,
+    frontAccount: `A${"F".repeat(55)}`,
     managerInstance: "i".repeat(26),
     now: () => clock.now,
     random: randomBytes,

@@ -26,7 +26,7 @@ export const personOf = ({ view }: Credential): Person => ({
 type AccountKeys = { readonly accountKey: string; readonly signer: SigningKey };
 
 /** The keys that sign users of one of a space's accounts. */
-export function accountKeys(space: TestSpace, name: string, account: Account): AccountKeys {
+export function accountKeys(space: Pick<TestSpace, "state">, name: string, account: Account): AccountKeys {
   const paths = trustPaths(space.state);
   if (account === "system") {
     return {
@@ -47,7 +47,7 @@ export function accountKeys(space: TestSpace, name: string, account: Account): A
 
 /** A daemon's own credential in one account, from the matrix. */
 export async function daemonCredential<Name extends BuiltProfile>(
-  space: TestSpace,
+  space: Pick<TestSpace, "state">,
   profile: Name,
   account: Account,
   scope: ScopeOf<Name>,

@@ -62,6 +62,7 @@ export function memoryParts(ledger: LedgerStore, over: Partial<PlaneParts> = {})
     policy: "auto",
     defaults: EVERYTHING,
     actorsPerOwner: 50,
+    frontAccount: `A${"F".repeat(55)}`,
     managerInstance: "instance",
     now: () => NOW_MS,
     random: seededBytes,

@@ -6,6 +6,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { type FastifyInstance, fastify } from "fastify";
+import { NO_COMMANDS } from "../../shared/grants/client-profiles.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { drawLifecycleUid, isConnId, principal } from "../../shared/protocol/base/principals.ts";
 import { type BearerClaims, bearerSigner, newBearerJwk, signBearer, verifyBearer } from "../../shared/trust/bearer.ts";
@@ -137,6 +138,7 @@ export async function startSmallExchange(space: CalloutSpace): Promise<SmallExch
           inboxNonce,
           allowSubscribe: [">"],
           allowPublish: [">"],
+          ...NO_COMMANDS,
         },
         account: Account.Front,
         accountKey: space.front.account,

@@ -33,6 +33,8 @@ export type SpaceOptions = {
   /** `user`: people sign in; `auth-service.ts` starts what they sign in to. */
   readonly auth?: "static" | "user" | "open";
   readonly spaces?: readonly string[];
+  /** Settings of the provisioner, beside what it needs. */
+  readonly env?: Readonly<Record<string, string>>;
 };
 
 export type MintOptions = {
@@ -43,6 +45,7 @@ export type MintOptions = {
   readonly subscribe?: readonly string[];
   readonly publish?: readonly string[];
   readonly role?: string;
+  readonly capabilities?: readonly string[];
   readonly space?: string;
 };
 
@@ -129,7 +132,7 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
   let child: { process: ChildProcess; log: () => string };
   let becoming = Promise.resolve();
   const startProvisioner = async (): Promise<void> => {
-    child = startDaemon(state, broker.url, auth, spaces);
+    child = startDaemon(state, broker.url, options);
     becoming = ready(child.process, child.log);
     becoming.catch(() => undefined);
     // Where people sign in it serves once the auth service does, which needs the stores and the settings.
@@ -210,7 +213,8 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
     broker,
     spaces,
     operator,
-    mint: async ({ actor, owner = "acme", name = actor, profile = "agent", space, subscribe, publish, role }) => {
+    mint: async ({ actor, owner = "acme", name = actor, profile = "agent", space, ...lists }) => {
+      const { subscribe, publish, role, capabilities } = lists;
       const key = newKey("user");
       const data = await call(
         "mint",
@@ -223,6 +227,7 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
           ...(subscribe === undefined ? {} : { allowSubscribe: subscribe }),
           ...(publish === undefined ? {} : { allowPublish: publish }),
           ...(role === undefined ? {} : { role }),
+          ...(capabilities === undefined ? {} : { capabilities }),
         },
         space === undefined ? {} : { space },
       );
@@ -268,7 +273,7 @@ async function brokerConfig(trust: TestSpace["trust"], port: number): Promise<st
   return String((await trust("init", "--host", "127.0.0.1", ...ports))["config"]);
 }
 
-function startDaemon(state: string, url: string, auth: SpaceOptions["auth"], spaces: readonly string[]) {
+function startDaemon(state: string, url: string, { auth, spaces = ["main"], env = {} }: SpaceOptions) {
   const lines: string[] = [];
   const daemon = spawn(process.execPath, [join(ROOT, "services", "provisioner", "main.ts")], {
     env: {
@@ -278,6 +283,7 @@ function startDaemon(state: string, url: string, auth: SpaceOptions["auth"], spa
       COTAL_PROVISIONER_KEYS: join(state, "spaces", "{space}", "provisioner"),
       COTAL_BROKER: auth === "open" ? "open" : "accounts",
       COTAL_PARENT_IPC: "true",
+      ...env,
     },
     stdio: ["ignore", "pipe", "pipe", "ipc"],
   });

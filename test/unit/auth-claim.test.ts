@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { type ClaimParts, type ClaimState, type Holding, keepClaim } from "../../services/auth/plane/claim.ts";
 import type { Liveness } from "../../services/auth/plane/liveness.ts";
 import { createTurns } from "../../shared/ledger/turns.ts";
-import { createSparing } from "../../services/auth/sparing.ts";
+import { createSparing } from "../../shared/daemon/sparing.ts";
 import { rootCredentialId } from "../../shared/ledger/root.ts";
 import { ROOT_CREDENTIAL_ID } from "../../shared/protocol/base/grammar.ts";
 import type { PlaneRow } from "../../shared/protocol/ledger/actor-rows.ts";

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { edgeSettings } from "../../services/auth/edge-settings.ts";
 import { chatSayings } from "../../services/auth/say-chat.ts";
-import { createSparing } from "../../services/auth/sparing.ts";
+import { createSparing } from "../../shared/daemon/sparing.ts";
 import { authConfig } from "../../services/auth/config.ts";
 import { createHealth } from "../../shared/daemon/health.ts";
 import { createLog } from "../../shared/daemon/log.ts";

@@ -1,7 +1,7 @@
 /** What a sweep of connections proves, against answers that a broker may give. */
 import type { Msg } from "@nats-io/transport-node";
 import { describe, expect, test } from "vitest";
-import { type Asking, SETTLE_MS, connectionsOver, sweep } from "../../services/auth/plane/still-connected.ts";
+import { type Asking, SETTLE_MS, connectionsOver, sweep } from "../../shared/broker/still-connected.ts";
 import { ErrorCode } from "../../shared/protocol/base/errors.ts";
 import { OWNER } from "../support/plane-parts.ts";
 

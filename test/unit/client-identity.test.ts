@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { resolveIdentity } from "../../shared/client/identity.ts";
 import { resolveTarget } from "../../shared/client/options.ts";
 import { connect } from "../../shared/client/index.ts";
+import { NO_COMMANDS } from "../../shared/grants/client-profiles.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { ErrorCode } from "../../shared/protocol/base/errors.ts";
 import { drawLifecycleUid, drawNonce, principal } from "../../shared/protocol/base/principals.ts";
@@ -39,6 +40,7 @@ async function mint(actor: string, nonce = inboxNonce, role?: string): Promise<s
       inboxNonce: nonce,
       allowSubscribe: ["general"],
       allowPublish: ["general"],
+      ...NO_COMMANDS,
       ...(role === undefined ? {} : { role }),
     },
   });

@@ -16,7 +16,7 @@ import { type BuiltProfile, Life, PROFILES, profileRows } from "../../shared/gra
 import { permissionsOf } from "../../shared/grants/permissions.ts";
 import { Account, type Row } from "../../shared/grants/row.ts";
 import { overlap } from "../../shared/protocol/base/channels.ts";
-import { RESERVED_COMMANDS } from "../../shared/protocol/endpoint/grammar.ts";
+import { AuthzMode, RESERVED_COMMANDS } from "../../shared/protocol/endpoint/grammar.ts";
 import { type MintRequest, mintUser } from "../../shared/trust/jwt.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { channels, lifecycleUids, principals, roles, spaces } from "../support/arbitraries.ts";
@@ -50,6 +50,19 @@ const agents: fc.Arbitrary<AgentScope> = fc
     ),
     allowPublish: fc.array(channels, { maxLength: 3 }),
     role: fc.option(roles, { nil: undefined }),
+    serves: fc.boolean(),
+    commands: fc.array(
+      fc.record(
+        {
+          endpoint: fc.constantFrom("com.example.echo", "com.example.job", "org.x"),
+          command: fc.stringMatching(/^[a-z]{1,3}-[a-z0-9]{1,3}$/),
+          modes: fc.subarray(Object.values(AuthzMode), { minLength: 1 }),
+          scatter: fc.boolean(),
+        },
+        { requiredKeys: ["endpoint", "command", "scatter"] },
+      ),
+      { maxLength: 4 },
+    ),
   })
   .map(({ principal, uid, role, ...rest }) => ({
     ...rest,
@@ -153,6 +166,7 @@ describe("W9.16 W9.17 W9.19 who is not trusted", () => {
       "operator",
       "probe",
       "purger",
+      "service",
       "session-caller",
       "transfer-writer",
     ]);
@@ -444,6 +458,11 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
         `pub $JS.ACK.DLV_main.dlv_${own}.>`,
         "pub $JS.API.CONSUMER.MSG.NEXT.TASK_main.svc_reviewer",
         "pub $JS.ACK.TASK_main.svc_reviewer.>",
+        "pub cotal.main.ep.one.com_example_echo.say.<me>.*",
+        "pub cotal.main.ep.all.com_example_echo.say.<me>.*",
+        "pub cotal.main.ep.one.com_example_echo.stop.self.<me>.*",
+        "pub cotal.main.ep.one.com_example_echo.stop.owner.u_aaaaaaaaaaaaaaaaaaaaaaaaaa.<me>.*",
+        ...["register", "caller-view"].map(call),
       ].toSorted(),
     );
   });
@@ -569,7 +588,8 @@ describe("the daemons' profiles", () => {
     const registering = everyRow.filter(
       ({ row }) => row.op === "pub" && row.subject.includes(".provisioner.register."),
     );
-    expect(registering.map(({ name }) => name)).toEqual(["auth-server"]);
+    // An agent that serves asks for it; what it may register the provisioner looks up.
+    expect(registering.map(({ name }) => name)).toEqual(["agent", "auth-server"]);
   });
 });
 
@@ -589,12 +609,13 @@ describe("PF.02 the life of a credential", () => {
       "probe",
       "purger",
       "registrar",
+      "service",
       "session-caller",
       "store-upgrader",
       "system-administrator",
       "transfer-writer",
     ]);
-    expect(Life).toEqual({ OneShot: 300, Static: 2_592_000, Host: 86_400 });
+    expect(Life).toEqual({ OneShot: 300, Service: 600, Static: 2_592_000, Host: 86_400 });
   });
 
   test("PF.02 each host profile has one function: none serves, writes rows and reaches the system account at once", () => {

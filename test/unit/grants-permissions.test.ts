@@ -1,6 +1,7 @@
 /** From rows to permissions, the size gates, and what the store exports. */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { NO_COMMANDS } from "../../shared/grants/client-profiles.ts";
 import { storeExports } from "../../shared/grants/exports.ts";
 import { MAX_JWT_BYTES, REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD, checkJwtSize } from "../../shared/grants/gates.ts";
 import { pairedDeny, permissionsOf } from "../../shared/grants/permissions.ts";
@@ -140,7 +141,7 @@ describe("PD.12 the size gates", () => {
     expect(REQUIRED_PAYLOAD).toBeGreaterThan(262_144);
   });
 
-  test("PD.12 the worst agent that may still be minted has reproducible permissions", () => {
+  test("PD.12 an agent with the longest channel and names has reproducible permissions, within the gate", () => {
     const scope = {
       space: "s".repeat(32),
       holder: { principal: { owner: `u_${"a".repeat(26)}`, actor: "b".repeat(64) }, uid: "c".repeat(32) },
@@ -148,6 +149,7 @@ describe("PD.12 the size gates", () => {
       allowSubscribe: ["e".repeat(4096)],
       allowPublish: [],
       role: "f".repeat(64),
+      ...NO_COMMANDS,
     };
     const twice = [1, 2].map(() => canonicalDigest(of(profileRows("agent", scope))));
     expect(twice[0]).toBe(twice[1]);

@@ -74,7 +74,7 @@ describe("request and reply subjects", () => {
         const inst = parseRequestSubject(built.inst("acme.ci", UID, "run", from, nonce));
         expect(inst).toEqual({ ...base, route: "inst", instanceId: UID });
         if (one === undefined) throw new Error("unreachable");
-        const reply = built.reply(one, UID, epoch);
+        const reply = built.replies("acme.ci", { instanceId: UID, epoch })(one);
         expect(reply).toBe(
           `cotal.${space}.ep.reply.acme_ci.${UID}.${epoch}.${principal.owner}.${principal.actor}.${uid}.${nonce}`,
         );

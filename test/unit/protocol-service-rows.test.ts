@@ -90,6 +90,7 @@ describe("the governance head", () => {
     registration,
     bindings: [binding],
     clusters: [{ urn: "com.acme.a.v1", revision: 1, digest: digest("a") }],
+    commands: [{ command: "pay", capability: "pay" }],
     ...over,
   });
   const head = governed(undefined, change());
@@ -128,6 +129,30 @@ describe("the governance head", () => {
     expect(governed(grown, change({ clusters: [line(1, "a")] })).clusters).toEqual(grown.clusters);
     const error = refusal(() => governed(grown, change({ clusters: [line(2, "e")] })));
     expect([error.code, error.outcome]).toEqual(["failed-precondition", "not-executed"]);
+  });
+
+  test("PB.06 PA.12: commands widen: none is forgotten, modes add up, and each keeps its capability", () => {
+    const wider = governed(head, change({ commands: [{ command: "stop", modes: ["self"] }, { command: "list" }] }));
+    expect(wider.commands).toEqual([
+      { command: "list" },
+      { command: "pay", capability: "pay" },
+      { command: "stop", modes: ["self"] },
+    ]);
+    // An older revision that comes again takes nothing away.
+    expect(governed(wider, change()).commands).toEqual(wider.commands);
+    expect(governed(wider, change({ commands: [{ command: "stop", modes: ["owner"] }] })).commands.at(-1)).toEqual({
+      command: "stop",
+      modes: ["owner", "self"],
+    });
+    for (const bad of [
+      { command: "Stop" },
+      { command: "a", modes: [] },
+      { command: "a", modes: ["x"] },
+      { command: "a", more: 1 },
+    ]) {
+      expect(GovernRow.safeParse({ ...head, commands: [bad] }).success).toBe(false);
+    }
+    expect(GovernRow.safeParse({ ...head, commands: undefined }).success).toBe(false);
   });
 
   test("PB.06: whether the last registration was finished is read from what is stored", () => {

@@ -142,7 +142,8 @@ describe("what is minted", () => {
 
 describe("what a credential says of its holder", () => {
   test("an agent's view is what it was minted with", async () => {
-    const { jwt } = await mintUser(request("agent", "front", { name: "Alice Ω:1" }));
+    const capabilities = ["com.example.echo@all", "serve"];
+    const { jwt } = await mintUser(request("agent", "front", { name: "Alice Ω:1", capabilities }));
     expect(readUserJwt(jwt)).toEqual({
       principal: EXAMPLE_HOLDERS.agent.holder.principal,
       uid: EXAMPLE_HOLDERS.agent.holder.uid,
@@ -155,6 +156,7 @@ describe("what a credential says of its holder", () => {
       name: "Alice Ω:1",
       allowSubscribe: ["general", "team.>"],
       allowPublish: ["general"],
+      capabilities,
       expires: EXPIRES,
     });
   });

@@ -2,8 +2,8 @@
  * May this connection in, and with what (§9, §10)? From a request that has been read to a user JWT that
  * has its evidence; what is left is to sign the answer, ask once more, and release it.
  *
- * In order: bearer · connect limits · connection name · ledger, with the view · JWT and its size ·
- * evidence and read list.
+ * In order: bearer · connect limits · connection name · ledger, with the view, and what its capabilities open ·
+ * JWT and its size · evidence and read list.
  *
  * Invariants
  * 1. A limit refuses before any read of the ledger; nothing is written before everything that can refuse
@@ -133,13 +133,13 @@ type Wanted = { readonly act: BearerAct; readonly nonce: string; readonly iat: n
 async function mint(
   request: CalloutRequest,
   { space, front, connection }: AdmissionOptions,
-  { actor }: Granted,
+  { actor, opened }: Granted,
   { act, nonce, iat, expires }: Wanted,
 ): Promise<string | Denial> {
   const holder = { principal: principal(actor.owner, actor.actor), uid: actor.lifecycleUid };
   try {
     const { jwt } = await mintUser({
-      ...profileOf(act, actor, { space, holder, inboxNonce: nonce }),
+      ...profileOf(act, { ...actor, opened }, { space, holder, inboxNonce: nonce }),
       account: Account.Front,
       accountKey: front.account,
       signer: front.signer,
@@ -161,13 +161,13 @@ async function mint(
 /** The closed profile of a connection: the agent's, or its view's instead (§10). */
 function profileOf(
   act: BearerAct,
-  { allowSubscribe, allowPublish, role, capabilities }: ActorRow,
+  { allowSubscribe, allowPublish, role, capabilities, opened }: ActorRow & Pick<Granted, "opened">,
   scope: HolderScope,
 ): Pick<MintRequest<BuiltProfile>, "profile" | "scope"> {
   switch (act.view) {
     case undefined: {
       const lists = { allowSubscribe, allowPublish, ...(role === undefined ? {} : { role }) };
-      return { profile: "agent", scope: { ...scope, ...lists } };
+      return { profile: "agent", scope: { ...scope, ...lists, ...opened } };
     }
     case View.ManagerCaller:
       return { profile: act.view, scope: { ...scope, managerInstanceId: act.managerInstanceId, capabilities } };

@@ -1,11 +1,13 @@
 /**
- * The read ACL of a lifecycle: what mediated reads and stored copies are cut to (decisions H34, H55).
+ * The ACL of a lifecycle: what mediated reads and stored copies are cut to (decisions H34, H55), and the
+ * capabilities that others may take to be its own (supplement A, the view of a caller).
  *
  * Invariant: it is never wider than what the broker has accepted. It widens at a connect
  * (`record-connect.ts`); a change of the actor's row only ever narrows it.
  */
 import { readRow } from "../../../shared/ledger/store.ts";
 import type { ActorRow } from "../../../shared/protocol/ledger/actor-rows.ts";
+import { bothCapabilities } from "../../../shared/protocol/endpoint/capabilities.ts";
 import { AclRow, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
 import { both } from "./envelope.ts";
 import { type PlaneParts, settled } from "./parts.ts";
@@ -17,11 +19,16 @@ export function aclOf(row: ActorRow, credential: string, at: number): AclRow {
     name: row.name,
     allowSubscribe: row.allowSubscribe,
     ...(row.role === undefined ? {} : { role: row.role }),
+    ...heldCapabilities(row.capabilities),
     durables: true,
     credential,
     at,
   };
 }
+
+/** Left out where there are none, as every row was before there were any. */
+const heldCapabilities = (capabilities: string[]): Pick<AclRow, "capabilities"> =>
+  capabilities.length === 0 ? {} : { capabilities };
 
 /** Keeps what both it and this row grant. Written also if nothing changes: a connect under way must lose. */
 export async function touchAcl(
@@ -37,7 +44,13 @@ export async function touchAcl(
     if (raw.kind !== "value") return;
     const found = await readRow(ledger, "acl", key, AclRow);
     if (found === undefined) return;
-    const allowSubscribe = both(found.value.allowSubscribe, row.allowSubscribe);
-    await ledger.cas("acl", key, { ...found.value, allowSubscribe, at: parts.now() }, found.revision);
+    const { capabilities = [], ...rest } = found.value;
+    const narrowed: AclRow = {
+      ...rest,
+      allowSubscribe: both(rest.allowSubscribe, row.allowSubscribe),
+      ...heldCapabilities(bothCapabilities(capabilities, row.capabilities)),
+      at: parts.now(),
+    };
+    await ledger.cas("acl", key, narrowed, found.revision);
   });
 }

@@ -13,11 +13,13 @@ import { ErrorCode, badRequest } from "../../../shared/protocol/base/errors.ts";
 import { DERIVED_OWNER_TOKEN } from "../../../shared/protocol/base/grammar.ts";
 import { type Principal, dotForm, drawLifecycleUid, principal } from "../../../shared/protocol/base/principals.ts";
 import { checkName } from "../../../shared/protocol/chat/presence.ts";
+import { grantedCapabilities } from "../../../shared/protocol/endpoint/capabilities.ts";
 import { ActorRow, actorKey } from "../../../shared/protocol/ledger/actor-rows.ts";
 import { touchAcl } from "./acl.ts";
 import { outOfBounds, readActor } from "./actor-reads.ts";
 import type { ActorAdministration, ActorLists, Grant, ListedActors } from "./authority-type.ts";
 import { enterDaemon } from "./daemons.ts";
+import { createServing } from "./serving.ts";
 import { activationOf, demandChosen } from "./enrol.ts";
 import { beyond, normalised } from "./envelope.ts";
 import { type PlaneParts, demandPlane, refusal, settled } from "./parts.ts";
@@ -34,6 +36,7 @@ export function createAdministration(parts: PlaneParts): ActorAdministration {
     revoke: async (p) => changing(() => revokeOnce(parts, p)),
     list: (page) => list(parts, page),
     enterDaemon: (caller, args) => enterDaemon(parts, caller, args),
+    serving: createServing(parts),
   };
 }
 
@@ -79,7 +82,7 @@ async function grantOnce(parts: PlaneParts, grant: Grant): Promise<ActorRow> {
     state: "active",
     kind: grant.kind,
     name: checkName(grant.name),
-    ...normalised(grant),
+    ...normalised({ ...grant, capabilities: grantedCapabilities(grant.capabilities) }),
     ...(await parentOf(parts, grant, p)),
     ...(grant.secretDigest === undefined ? {} : { secretDigest: grant.secretDigest }),
     at: parts.now(),
@@ -150,7 +153,7 @@ async function revokeOnce(parts: PlaneParts, p: Principal): Promise<{ uid: strin
   if (found.value.state === "active") {
     await writeRow(parts, p, found, { ...found.value, state: "revoked", at: parts.now() });
   }
-  await touchAcl(parts, { ...found.value, allowSubscribe: [] }, uid);
+  await touchAcl(parts, { ...found.value, allowSubscribe: [], capabilities: [] }, uid);
   return { uid, opId: await beginEnd(parts, p, uid) };
 }
 

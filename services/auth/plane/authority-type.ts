@@ -10,12 +10,13 @@
  */
 import type { ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import type { Principal } from "../../../shared/protocol/base/principals.ts";
-import type { DaemonEnterArgs } from "../../../shared/protocol/endpoint/auth-shapes.ts";
+import type { DaemonEnterArgs, ServingAnswer, ServingArgs } from "../../../shared/protocol/endpoint/auth-shapes.ts";
 import type { Caller } from "../../../shared/protocol/endpoint/grammar.ts";
 import type { PLAIN_VIEWS, View, ViewClaim } from "../../../shared/protocol/endpoint/views.ts";
 import type { PresentedGrant } from "../../../shared/protocol/ledger/session-rows.ts";
 import type { BearerAct as Bearer } from "../../../shared/trust/bearer.ts";
 import type { ActorRow } from "../../../shared/protocol/ledger/actor-rows.ts";
+import type { ResolvedCapabilities } from "../../../shared/ledger/capabilities.ts";
 import type { Row } from "../../../shared/ledger/store.ts";
 import type { Manager, SelectionRefusal } from "./managers.ts";
 
@@ -47,10 +48,14 @@ export type Stamp = {
   readonly rows: readonly { readonly key: string; readonly revision: number | undefined }[];
 };
 
+export type OpenedCommands = Pick<ResolvedCapabilities, "commands" | "serves">;
+
 export type Checked =
   | {
       readonly ok: true;
       readonly actor: ActorRow;
+      /** What its capabilities open now; nothing where it comes with a view. */
+      readonly opened: OpenedCommands;
       /** Unix seconds: where the root's ledger row ends. */
       readonly rootExpires: number;
       readonly stamp: Stamp;
@@ -141,5 +146,7 @@ export type ActorAdministration = {
   readonly revoke: (p: Principal) => Promise<{ readonly uid: string; readonly opId: string | undefined }>;
   /** Rows for another daemon's own credentials; the caller is the holder. */
   readonly enterDaemon: (caller: Caller, args: DaemonEnterArgs) => Promise<{ readonly epoch?: number }>;
+  /** The ledger's half of registering somebody's endpoint; the provisioner asks. */
+  readonly serving: (caller: Caller, args: ServingArgs) => Promise<ServingAnswer>;
   readonly list: (page: { owner?: string | undefined; cursor?: number | undefined }) => Promise<ListedActors>;
 };

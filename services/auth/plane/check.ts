@@ -12,7 +12,10 @@
  * 2. A recheck reads every row of the auth bucket again that the yes rested on (§13.1: "in the same
  *    stream"). If none has moved, no end has begun meanwhile: an end's first writes are the actor's row and
  *    the gate. If one has, everything is asked again. A view rests on other buckets too: it is always asked.
+ * 3. What a capability opens is read last, and only where the row names an endpoint. A registration that
+ *    comes between that reading and the answer is the next connect's: it ends nobody.
  */
+import { resolveCapabilities } from "../../../shared/ledger/capabilities.ts";
 import { type LedgerStore, type RawRow, readRow } from "../../../shared/ledger/store.ts";
 import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import {
@@ -25,7 +28,7 @@ import { type Principal, dotForm } from "../../../shared/protocol/base/principal
 import type { ActorRow } from "../../../shared/protocol/ledger/actor-rows.ts";
 import { CredentialRow, GateRow, HeadRow, headMatchesKey, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
 import { outOfBounds, readActor } from "./actor-reads.ts";
-import type { Authority, BearerAct, Checked, Refused, Stamp } from "./authority-type.ts";
+import type { Authority, BearerAct, Checked, OpenedCommands, Refused, Stamp } from "./authority-type.ts";
 import { readChatGrant } from "./chat/check-chat.ts";
 import { type ViewParts, viewRefusal } from "./views.ts";
 
@@ -113,7 +116,21 @@ async function decide(given: CheckParts, act: BearerAct): Promise<Checked> {
   if (outside !== undefined) return refuse(ErrorCode.PermissionDenied, `${dotForm(who)} may not connect: ${outside}`);
   const unviewed = await viewRefusal(parts, act, row.value);
   if (unviewed !== undefined) return unviewed;
-  return { ok: true, actor: row.value, rootExpires: root.value.exp, stamp: { act, actorRevision: row.revision, rows } };
+  const opened = await openedBy(parts, act, row.value);
+  const stamp = { act, actorRevision: row.revision, rows };
+  return { ok: true, actor: row.value, opened, rootExpires: root.value.exp, stamp };
+}
+
+const NOTHING_OPENED: OpenedCommands = { commands: [], serves: false };
+
+/**
+ * By the heads of the endpoints that the row names, if it names any. One that nobody has registered opens
+ * nothing; the next connect after its registration does.
+ */
+async function openedBy({ ledger }: CheckParts, act: BearerAct, row: ActorRow): Promise<OpenedCommands> {
+  if (act.view !== undefined) return NOTHING_OPENED;
+  const { commands, serves } = await resolveCapabilities(ledger, row.capabilities);
+  return { commands, serves };
 }
 
 function ofActor(row: ActorRow | undefined, who: Principal, uid: string): Refused | undefined {

@@ -4,6 +4,7 @@
  * contain it together grant something that the parent's own credential could not be split into.
  */
 import { containedIn, minimalList } from "../../../shared/protocol/base/channels.ts";
+import { containsCapability, sortedCapabilities } from "../../../shared/protocol/endpoint/capabilities.ts";
 import type { ActorLists } from "./authority-type.ts";
 
 /** Where the child reaches past the parent, in words; `undefined` if it does not. */
@@ -13,7 +14,9 @@ export function beyond(parent: ActorLists, child: ActorLists): string | undefine
   const posts = child.allowPublish.find((entry) => containedIn(parent.allowPublish, entry) === undefined);
   if (posts !== undefined) return `it posts to ${posts}`;
   if (child.role !== undefined && child.role !== parent.role) return `it holds the role ${child.role}`;
-  const capability = child.capabilities.find((name) => !parent.capabilities.includes(name));
+  const capability = child.capabilities.find(
+    (inner) => !parent.capabilities.some((outer) => containsCapability(outer, inner)),
+  );
   return capability === undefined ? undefined : `it has the capability ${capability}`;
 }
 
@@ -28,7 +31,7 @@ export function normalised(lists: ActorLists): {
     allowSubscribe: minimalList(lists.allowSubscribe),
     allowPublish: minimalList(lists.allowPublish),
     ...(lists.role === undefined ? {} : { role: lists.role }),
-    capabilities: [...new Set(lists.capabilities)].toSorted(),
+    capabilities: sortedCapabilities(lists.capabilities),
   };
 }
 

@@ -1,4 +1,5 @@
 /** What the plane's parts are given: the ledger, the broker behind it, and the rules of the space. */
+import type { Connected } from "../../../shared/broker/still-connected.ts";
 import type { LedgerStore } from "../../../shared/ledger/store.ts";
 import { CotalError, ErrorCode, Outcome } from "../../../shared/protocol/base/errors.ts";
 import type { Principal, RandomBytes } from "../../../shared/protocol/base/principals.ts";
@@ -13,16 +14,11 @@ export type ActorPage = {
   readonly cursor?: number;
 };
 
-/** What is proved of a principal's connections. */
-export type Connected =
-  | { readonly kind: "none" }
-  | { readonly kind: "some"; readonly count: number }
-  /** Nothing is: why, and what helps. */
-  | { readonly kind: "unknown"; readonly code: ErrorCode; readonly why: string; readonly next: string };
-
 export type PlaneParts = {
   readonly space: string;
   readonly ledger: LedgerStore;
+  /** Identity key of the account that clients connect to. */
+  readonly frontAccount: string;
   /** Does this process hold the plane's claim now (`claim.ts`)? */
   readonly holdsPlane: () => boolean;
   /** Makes what a lifecycle receives through; safe to run again. */

@@ -90,7 +90,8 @@ async function settleOnce({ ledger, now }: RecordParts, { actor, stamp }: Yes): 
 }
 
 function sameAcl(one: AclRow, other: AclRow): boolean {
-  const spelled = (row: AclRow) => JSON.stringify([row.name, row.allowSubscribe, row.role, row.credential]);
+  const spelled = (row: AclRow) =>
+    JSON.stringify([row.name, row.allowSubscribe, row.role, row.capabilities, row.credential]);
   return spelled(one) === spelled(other);
 }
 

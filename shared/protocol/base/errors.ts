@@ -49,6 +49,9 @@ export type Outcome = (typeof Outcome)[keyof typeof Outcome];
 /** One entry of `error.details`: `kind` is a reverse-DNS name (§13.3). */
 export type ErrorDetail = { readonly kind: string; readonly [key: string]: unknown };
 
+/** Kind of the detail that says when to ask again: `{ ms }`, milliseconds from the answer. */
+export const RETRY_AFTER = "ai.cotal.retry-after";
+
 export type CotalErrorOptions = {
   /** One sentence: what the reader can do now. */
   readonly next?: string;

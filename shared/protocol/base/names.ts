@@ -95,6 +95,12 @@ export function roleDurable(role: string): string {
   return `svc_${role}`;
 }
 
+/** `recw_<s>-<kind>`: what the writer of one kind of record reads (supplement E). */
+export function recordWriterDurable(space: string, kind: "svc"): string {
+  if (!SPACE_TOKEN.test(space)) throw badRequest("not a space name", "use 1 to 32 letters, digits, _ or -");
+  return `recw_${space}-${kind}`;
+}
+
 function lifecycleDurable(prefix: string, p: Principal, uid: string): string {
   if (!LIFECYCLE_UID.test(uid)) throw badRequest("lifecycle UID is malformed");
   return `${prefix}_${dashForm(principal(p.owner, p.actor))}-${uid}`;

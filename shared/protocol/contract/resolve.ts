@@ -36,7 +36,7 @@ export async function resolveCommand(
   const command = descriptor.commands.find((one) => one.name === name);
   if (command === undefined) {
     throw new CotalError(ErrorCode.NotFound, `${descriptor.endpoint} shows you no command ${JSON.stringify(name)}`, {
-      next: "see what it describes; your own rights may hide the command",
+      next: `see what it describes; if your own rights hide it, the operator grants the capability ${descriptor.endpoint}`,
     });
   }
   const published = await publishedCommand(descriptor, command, fetch);

@@ -14,5 +14,6 @@ export const AUTH_CLUSTER = defineCluster({
     { name: "actor-revoke", ...write, input: shape.ActorRevokeArgs, output: shape.ActorRevokeAnswer },
     { name: "actor-list", ...read, input: shape.ActorListArgs, output: shape.ActorListAnswer },
     { name: "daemon-enter", ...write, input: shape.DaemonEnterArgs, output: shape.DaemonEnterAnswer },
+    { name: "serving", ...write, input: shape.ServingArgs, output: shape.ServingAnswer },
   ],
 });

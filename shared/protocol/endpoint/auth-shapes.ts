@@ -1,10 +1,12 @@
 /** Shapes of what the endpoint `auth` serves to the operator: the actor ledger (§9, §10). */
 import { z } from "zod";
-import { LIFECYCLE_UID, PRINCIPAL_TOKEN, ROLE_TOKEN, USER_NKEY } from "../base/grammar.ts";
+import { ID_TOKEN, LIFECYCLE_UID, PRINCIPAL_TOKEN, ROLE_TOKEN, USER_NKEY } from "../base/grammar.ts";
+import { isEndpointName } from "./names.ts";
 import { ActorRow, actorLists } from "../ledger/actor-rows.ts";
+import { AskedCapabilities } from "./capabilities.ts";
 
 const token = z.string().regex(PRINCIPAL_TOKEN);
-const { allowSubscribe, allowPublish, role, capabilities } = actorLists;
+const { allowSubscribe, allowPublish, role } = actorLists;
 
 /** Grants an actor, or sets what an active one is granted. */
 export const ActorGrantArgs = z.strictObject({
@@ -17,7 +19,7 @@ export const ActorGrantArgs = z.strictObject({
   allowSubscribe: allowSubscribe.optional(),
   allowPublish: allowPublish.optional(),
   role,
-  capabilities: capabilities.optional(),
+  capabilities: AskedCapabilities.optional(),
   /** The actor for whom it acts, and who bounds it. */
   parent: z.strictObject({ owner: token, actor: token }).optional(),
   secretDigest: ActorRow.shape.secretDigest,
@@ -32,7 +34,7 @@ export const ActorNarrowArgs = z.strictObject({
   allowPublish: allowPublish.optional(),
   /** `null` takes the role away. */
   role: z.string().regex(ROLE_TOKEN).nullable().optional(),
-  capabilities: capabilities.optional(),
+  capabilities: AskedCapabilities.optional(),
 });
 export type ActorNarrowArgs = z.infer<typeof ActorNarrowArgs>;
 
@@ -73,3 +75,45 @@ export const DaemonEnterArgs = z.strictObject({
 export type DaemonEnterArgs = z.infer<typeof DaemonEnterArgs>;
 /** `epoch` where it has begun. */
 export const DaemonEnterAnswer = z.looseObject({ epoch: z.int().positive().optional() });
+
+/** What the provisioner asks of the ledger when an instance of somebody's endpoint registers (decision H14). */
+const serving = { endpoint: z.string().refine(isEndpointName), instanceId: z.string().regex(LIFECYCLE_UID) } as const;
+const epoch = z.int().positive();
+export const ServingArgs = z.union([
+  z.strictObject({
+    step: z.literal("assign"),
+    endpoint: serving.endpoint,
+    owner: token,
+    /** On whose word. */
+    by: z.strictObject({ owner: token, actor: token }),
+  }),
+  z.strictObject({
+    step: z.literal("begin"),
+    endpoint: serving.endpoint,
+    owner: token,
+    userKey: z.string().regex(USER_NKEY),
+    instanceId: serving.instanceId.optional(),
+  }),
+  z.strictObject({
+    step: z.literal("open"),
+    ...serving,
+    opId: z.string().regex(ID_TOKEN),
+    epoch,
+    registrationRevision: z.int().positive(),
+  }),
+  z.strictObject({
+    step: z.literal("enter"),
+    ...serving,
+    owner: token,
+    epoch,
+    userKey: z.string().regex(USER_NKEY),
+    /** Unix seconds. */
+    expires: z.int().positive(),
+  }),
+]);
+export type ServingArgs = z.infer<typeof ServingArgs>;
+/** `begun` where an instance has begun. */
+export const ServingAnswer = z.looseObject({
+  begun: z.looseObject({ instanceId: serving.instanceId, opId: z.string(), epoch }).optional(),
+});
+export type ServingAnswer = z.infer<typeof ServingAnswer>;

@@ -128,10 +128,12 @@ export function form<K extends TokenName = never>(...names: readonly K[]): Form<
     read: (tokens) => {
       if (tokens.length !== names.length) return undefined;
       const values: Partial<Record<TokenName, string | number>> = {};
-      for (const [index, name] of names.entries()) {
+      let index = 0;
+      for (const name of names) {
         const value = TOKENS[name].read(tokens[index] ?? "");
         if (value === undefined) return undefined;
         values[name] = value;
+        index += 1;
       }
       return values as Values<K>;
     },

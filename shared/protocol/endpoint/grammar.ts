@@ -6,8 +6,8 @@
  * `planes.ts` the subjects of events, facts, submissions and the other planes.
  */
 import { Rail, type Caller, tailOf } from "./rails.ts";
-import { deriveReply } from "./reply-subject.ts";
-import { type CallAddress, type EndpointRequestSubject, Route, requestSubject } from "./request-subject.ts";
+import { type Incarnation, replyWriter } from "./reply-subject.ts";
+import { type CallAddress, Route, requestSubject } from "./request-subject.ts";
 import { callGrant, replyRead, serveRail, serveReply, serveSubscriptions } from "./rail-grants.ts";
 import { planeSubject } from "./planes.ts";
 
@@ -69,7 +69,7 @@ export function endpointSubjects(space: string) {
     /** The same on both rails. */
     serveReplies: (endpoint: string, instanceId: string, epoch: number) =>
       Object.values(Rail).map((rail) => serveReply(space, rail, endpoint, { instanceId, epoch })),
-    /** The reply of one request, from its own subject and the responder's identity. */
-    reply: (to: EndpointRequestSubject, instanceId: string, epoch: number) => deriveReply(to, { instanceId, epoch }),
+    /** Where a responder's replies go, each from its request's own subject. */
+    replies: (endpoint: string, by: Incarnation) => replyWriter(space, endpoint, by),
   } as const;
 }

@@ -9,12 +9,14 @@ import { type Contract, compileContract } from "../contract/contract.ts";
 import { type ClusterDeclaration } from "../contract/declare.ts";
 import { type Validators, createValidators } from "../contract/validators.ts";
 import { AUTH_CLUSTER } from "./auth-contract.ts";
+import { DELIVERY_CLUSTER } from "./delivery-contract.ts";
 import { EndpointName } from "./names.ts";
 import { PROVISIONER_CLUSTER } from "./provisioner-contract.ts";
 
 const CLUSTERS = {
   [EndpointName.Provisioner]: [PROVISIONER_CLUSTER],
   [EndpointName.Auth]: [AUTH_CLUSTER],
+  [EndpointName.Delivery]: [DELIVERY_CLUSTER],
 } as const satisfies Partial<Record<EndpointName, readonly ClusterDeclaration[]>>;
 
 /** An endpoint of this project that has a contract. */

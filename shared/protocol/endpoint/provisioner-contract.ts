@@ -3,6 +3,8 @@
  * which stands in the grants.
  */
 import { defineCluster } from "../contract/declare.ts";
+import { DaemonEnterAnswer, DaemonEnterArgs } from "./auth-shapes.ts";
+import * as view from "./caller-view-shapes.ts";
 import * as shape from "./provisioner-shapes.ts";
 
 const read = { class: "ephemeral", effect: "read" } as const;
@@ -29,6 +31,9 @@ export const PROVISIONER_CLUSTER = defineCluster({
     { name: "check", ...read, input: shape.NoArgs, output: shape.CheckAnswer },
     { name: "artifacts", ...read, input: shape.ArtifactsArgs, output: shape.ArtifactsAnswer },
     { name: "endpoints", ...read, input: shape.EndpointsArgs, output: shape.EndpointsAnswer },
+    { name: "caller-view", ...read, input: view.CallerViewArgs, output: view.CallerViewAnswer },
+    { name: "daemon-enter", ...write, input: DaemonEnterArgs, output: DaemonEnterAnswer },
     { name: "register", ...write, input: shape.RegisterArgs, output: shape.RegisterAnswer },
+    { name: "endpoint-assign", ...write, input: shape.EndpointAssignArgs, output: shape.EndpointAssignAnswer },
   ],
 });

@@ -7,6 +7,7 @@ import { DIGEST, LIFECYCLE_UID, OWNER_LABEL, PRINCIPAL_TOKEN, ROLE_TOKEN, USER_N
 import { isChannel, isChannelPattern } from "../base/channels.ts";
 import { ChannelConfig, ChannelDefaults } from "../chat/channel-config.ts";
 import { SpaceSettings } from "../chat/space-settings.ts";
+import { AskedCapabilities } from "./capabilities.ts";
 
 const channel = z.string().refine(isChannel, "not a concrete channel");
 const pattern = z.string().refine(isChannelPattern, "not a channel or pattern");
@@ -95,6 +96,8 @@ export const MintArgs = z.strictObject({
   allowSubscribe: z.array(pattern).max(500).optional(),
   allowPublish: z.array(pattern).max(500).optional(),
   role: z.string().regex(ROLE_TOKEN).optional(),
+  /** Of an agent: what it may ask of others' endpoints, and `serve`. */
+  capabilities: AskedCapabilities.optional(),
 });
 export type MintArgs = z.infer<typeof MintArgs>;
 export const MintAnswer = z.looseObject({
@@ -198,13 +201,63 @@ export const EndpointsAnswer = z.looseObject({
 });
 
 /** A daemon that serves an endpoint of its own tells of its instance (supplement A, service record). */
-export const RegisterArgs = z.strictObject({
+/** A daemon of this project tells of its own instance; its contract stands in the source. */
+export const OwnRegisterArgs = z.strictObject({
   endpoint: z.string(),
   instanceId: z.string().regex(LIFECYCLE_UID),
   epoch: count,
   state: z.enum(["ready", "stopped"]),
 });
-export const RegisterAnswer = z.looseObject({ registrationRevision: count });
+
+/** Somebody else's instance registers with its contract, and takes over its predecessor if it names it. */
+export const ServiceRegisterArgs = z.strictObject({
+  endpoint: z.string(),
+  instanceId: z.string().regex(LIFECYCLE_UID).optional(),
+  /** The public key that will serve; the seed stays with the caller. */
+  userKey: z.string().regex(USER_NKEY),
+  clusterDigests: z.array(digest).min(1).max(16),
+  /** Texts of every artifact of the contract that may not be published yet, each once. */
+  artifacts: z.array(z.string()).max(1024),
+});
+export type ServiceRegisterArgs = z.infer<typeof ServiceRegisterArgs>;
+
+/** An instance that serves asks for a credential that lives on. */
+export const ServiceRenewArgs = z.strictObject({
+  endpoint: z.string(),
+  instanceId: z.string().regex(LIFECYCLE_UID),
+  epoch: count.min(1),
+  userKey: z.string().regex(USER_NKEY),
+});
+export type ServiceRenewArgs = z.infer<typeof ServiceRenewArgs>;
+
+export const RegisterArgs = z.union([OwnRegisterArgs, ServiceRegisterArgs, ServiceRenewArgs]);
+export type RegisterArgs = z.infer<typeof RegisterArgs>;
+
+/** What an instance serves with; an open space has no credentials. */
+export const ServeCredential = z.looseObject({
+  jwt: z.string(),
+  /** `_INBOX_<instanceId>_<nonce>` is the connection's own inbox. */
+  inboxNonce: z.string(),
+  /** Unix seconds. */
+  expires: count,
+});
+export type ServeCredential = z.infer<typeof ServeCredential>;
+
+export const RegisterAnswer = z.looseObject({
+  registrationRevision: count,
+  instanceId: z.string().regex(LIFECYCLE_UID),
+  epoch: count,
+  credential: ServeCredential.optional(),
+});
+export type RegisterAnswer = z.infer<typeof RegisterAnswer>;
+
+/** The operator gives a name to an owner, for good. */
+export const EndpointAssignArgs = z.strictObject({
+  endpoint: z.string(),
+  /** The owner token; in a space with static credentials also the label that its agents are minted under. */
+  owner: z.string().min(1).max(128),
+});
+export const EndpointAssignAnswer = z.looseObject({ endpoint: z.string(), owner: z.string() });
 
 /** One finding of a check: what is wrong, and what to do. */
 export const Finding = z.looseObject({

@@ -21,14 +21,16 @@ export type Caller = {
   readonly generation?: string;
 };
 
-/** How every request and reply ends. */
-export type CallTail = {
+/** The caller's tokens, as every request and reply carries them. */
+export type CallerTail = {
   readonly owner: string;
   readonly actor: string;
   readonly uid: string;
   readonly generation?: string;
-  readonly nonce: string;
 };
+
+/** How every request and reply ends. */
+export type CallTail = CallerTail & { readonly nonce: string };
 
 export const Rail = { Legacy: "ep", Versioned: "ep.v1" } as const;
 export type Rail = (typeof Rail)[keyof typeof Rail];
@@ -57,8 +59,8 @@ const CALLER = form("owner", "actor", "uid");
 const GENERATION = form("generation");
 const NONCE = form("nonce");
 const TAIL = {
-  [Rail.Legacy]: form("owner", "actor", "uid", "nonce"),
-  [Rail.Versioned]: form("owner", "actor", "uid", "generation", "nonce"),
+  [Rail.Legacy]: CALLER,
+  [Rail.Versioned]: form("owner", "actor", "uid", "generation"),
 } as const;
 
 /** The caller's tokens; what a grant pins. */
@@ -74,7 +76,7 @@ export function tailOf({ principal: { owner, actor }, uid, generation }: Caller,
 }
 
 /** The caller that a subject names: the only source of who asks. */
-export function callerOf({ owner, actor, uid, generation }: CallTail): Caller {
+export function callerOf({ owner, actor, uid, generation }: CallerTail): Caller {
   return { principal: { owner, actor }, uid, ...(generation === undefined ? {} : { generation }) };
 }
 
@@ -82,6 +84,7 @@ export function tailTokens(tail: CallTail): string[] {
   return [...callerTokens(callerOf(tail)), ...NONCE.write(tail)];
 }
 
-export function readTail(tokens: readonly string[], rail: Rail): CallTail | undefined {
+/** The tokens before the nonce. */
+export function readTail(tokens: readonly string[], rail: Rail): CallerTail | undefined {
   return TAIL[rail].read(tokens);
 }

@@ -7,32 +7,43 @@
  * 2. Who answered is read off the subject, never off the payload.
  */
 import { form, joinSubject, type Values } from "./forms.ts";
-import { type CallTail, railOf, railPrefix, readTail, splitRail, tailTokens } from "./rails.ts";
+import { byHead } from "./heads.ts";
+import { type CallTail, type CallerTail, Rail, railOf, railPrefix, readTail, splitRail, tailTokens } from "./rails.ts";
 
 /** One incarnation of an instance: the process that answers. */
 export type Incarnation = { readonly instanceId: string; readonly epoch: number };
 
-export type EndpointReplySubject = CallTail & Values<"endpoint" | "instanceId" | "epoch"> & { readonly space: string };
+type Responder = Values<"endpoint" | "instanceId" | "epoch"> & { readonly space: string };
+export type EndpointReplySubject = CallTail & Responder;
 
 const REPLY = "reply";
 const RESPONDER = form("endpoint", "instanceId", "epoch");
 
-/** Where the answer to a request goes: on the rail on which it came, to the caller that its subject names. */
+/** Where one incarnation's answers go: on the rail on which each came, to the caller that its subject names. */
+export function replyWriter(
+  space: string,
+  endpoint: string,
+  { instanceId, epoch }: Incarnation,
+): (request: CallTail) => string {
+  const responder = RESPONDER.write({ endpoint, instanceId, epoch });
+  const head = (rail: Rail): string => [...railPrefix(space, rail), REPLY, ...responder].join(".");
+  const heads = { [Rail.Legacy]: head(Rail.Legacy), [Rail.Versioned]: head(Rail.Versioned) };
+  return (request) => joinSubject([heads[railOf(request)], ...tailTokens(request)]);
+}
+
+/** The same for one request. */
 export function deriveReply(
   request: CallTail & { readonly space: string; readonly endpoint: string },
-  { instanceId, epoch }: Incarnation,
+  by: Incarnation,
 ): string {
-  return joinSubject([
-    ...railPrefix(request.space, railOf(request)),
-    REPLY,
-    ...RESPONDER.write({ endpoint: request.endpoint, instanceId, epoch }),
-    ...tailTokens(request),
-  ]);
+  return replyWriter(request.space, request.endpoint, by)(request);
 }
 
 /** Splits a reply subject; `undefined` for every other shape. */
-export function parseReplySubject(subject: string): EndpointReplySubject | undefined {
-  const split = splitRail(subject);
+export const parseReplySubject: (subject: string) => EndpointReplySubject | undefined = byHead(readHead);
+
+function readHead(head: string): (Responder & CallerTail) | undefined {
+  const split = splitRail(head);
   if (split === undefined || split.rest[0] !== REPLY) return undefined;
   const responder = RESPONDER.read(split.rest.slice(1, 4));
   const tail = readTail(split.rest.slice(4), split.rail);

@@ -8,7 +8,8 @@
  */
 import { blockTokens, takeBlock, type TargetBlock } from "./modes.ts";
 import { form, joinSubject, writeToken } from "./forms.ts";
-import { type CallTail, railOf, railPrefix, readTail, splitRail, tailTokens } from "./rails.ts";
+import { byHead } from "./heads.ts";
+import { type CallTail, type CallerTail, railOf, railPrefix, readTail, splitRail, tailTokens } from "./rails.ts";
 
 /** Where a request goes: to any instance of the class, to every one, or to one. */
 export const Route = { One: "one", All: "all", Inst: "inst" } as const;
@@ -45,8 +46,10 @@ export function requestSubject(request: EndpointRequestSubject): string {
 }
 
 /** Splits a request subject; `undefined` for every other shape. */
-export function parseRequestSubject(subject: string): EndpointRequestSubject | undefined {
-  const split = splitRail(subject);
+export const parseRequestSubject: (subject: string) => EndpointRequestSubject | undefined = byHead(readHead);
+
+function readHead(head: string): (CallAddress & CallerTail & { readonly space: string }) | undefined {
+  const split = splitRail(head);
   const [route, ...rest] = split?.rest ?? [];
   const place = readPlace(route, rest);
   if (split === undefined || place === undefined) return undefined;

@@ -11,7 +11,6 @@
  */
 import { z } from "zod";
 import {
-  COMMAND_TOKEN,
   CONN_ID,
   LIFECYCLE_UID,
   MAX_NAME_LENGTH,
@@ -24,6 +23,7 @@ import {
 } from "../base/grammar.ts";
 import { isChannelPattern } from "../base/channels.ts";
 import { type Principal, dotForm } from "../base/principals.ts";
+import { KeptCapabilities } from "../endpoint/capabilities.ts";
 
 const token = z.string().regex(PRINCIPAL_TOKEN);
 const uid = z.string().regex(LIFECYCLE_UID);
@@ -33,9 +33,6 @@ const pattern = z.string().refine(isChannelPattern);
 /** Entries of one list of one actor. */
 export const MAX_LIST = 500;
 
-/** Named capabilities (§9) that one row may carry; views ask for them. */
-export const MAX_CAPABILITIES = 32;
-
 const parent = z.strictObject({ owner: token, actor: token, lifecycleUid: uid });
 
 /** Where a row stops: what an actor may read, post, hold and ask for. */
@@ -43,7 +40,8 @@ export const actorLists = {
   allowSubscribe: z.array(pattern).max(MAX_LIST),
   allowPublish: z.array(pattern).max(MAX_LIST),
   role: z.string().regex(ROLE_TOKEN).optional(),
-  capabilities: z.array(z.string().regex(COMMAND_TOKEN)).max(MAX_CAPABILITIES),
+  /** What it may ask for beside its profile: views by a word, endpoints by their names (§9). */
+  capabilities: KeptCapabilities,
 } as const;
 
 export const ActorRow = z.strictObject({

@@ -12,6 +12,7 @@ import { LIFECYCLE_UID, PRINCIPAL_TOKEN, ROLE_TOKEN, ROOT_CREDENTIAL_ID, USER_NK
 import { canonicalDigest, digestHex } from "../base/canonical.ts";
 import { isChannelPattern } from "../base/channels.ts";
 import { type Principal, dotForm } from "../base/principals.ts";
+import { KeptCapabilities } from "../endpoint/capabilities.ts";
 
 const uid = z.string().regex(LIFECYCLE_UID);
 const token = z.string().regex(PRINCIPAL_TOKEN);
@@ -99,6 +100,8 @@ export const AclRow = z.strictObject({
   name: z.string(),
   allowSubscribe: z.array(z.string().refine(isChannelPattern)),
   role: z.string().regex(ROLE_TOKEN).optional(),
+  /** Absent: none. */
+  capabilities: KeptCapabilities.optional(),
   /** The lifecycle has an inbox of its own: `dm_` and `dlv_` durables were made for it. */
   durables: z.boolean(),
   credential: credentialId,

@@ -10,10 +10,11 @@
  *    the contract, which is another door.
  */
 import { z } from "zod";
-import { DIGEST, ID_TOKEN, LIFECYCLE_UID, PRINCIPAL_TOKEN } from "../base/grammar.ts";
+import { COMMAND_TOKEN, DIGEST, ID_TOKEN, LIFECYCLE_UID, PRINCIPAL_TOKEN } from "../base/grammar.ts";
 import { CotalError, ErrorCode, Outcome } from "../base/errors.ts";
 import { Urn, count } from "../contract/documents.ts";
 import { GovernedBinding, droppedBindings } from "../contract/traits.ts";
+import { AuthzMode } from "../endpoint/modes.ts";
 import { isEndpointName } from "../endpoint/names.ts";
 
 const digest = z.string().regex(DIGEST);
@@ -42,6 +43,8 @@ export const RegistrationStatus = z.looseObject({
   epoch: count,
   state: z.string().min(1).max(64),
   observedSpecRevision: count,
+  /** Sequence of the report that it was taken from; absent of what the registration itself wrote. */
+  reported: count.optional(),
 });
 export type RegistrationStatus = z.infer<typeof RegistrationStatus>;
 
@@ -77,6 +80,15 @@ export const PolicySelector = z
     "a pending policy is a key with its revision",
   );
 
+/** What a caller's grants are made from: a command as the latest registration declares it. */
+export const GovernedCommand = z.strictObject({
+  command: z.string().regex(COMMAND_TOKEN),
+  capability: z.string().regex(COMMAND_TOKEN).optional(),
+  /** Absent: it has no target. */
+  modes: z.array(z.enum(AuthzMode)).min(1).optional(),
+});
+export type GovernedCommand = z.infer<typeof GovernedCommand>;
+
 /** The registration that moved the head last. Its spec is written after, so a crash between is seen. */
 export const LatestRegistration = z.strictObject({
   opId: z.string().regex(ID_TOKEN),
@@ -93,6 +105,7 @@ export const GovernRow = z.strictObject({
   bindings: z.array(GovernedBinding),
   /** The highest revision of each line that was ever registered. */
   clusters: z.array(ClusterLine),
+  commands: z.array(GovernedCommand),
   registration: LatestRegistration,
   policy: PolicySelector.optional(),
 });
@@ -103,6 +116,7 @@ export type GovernChange = {
   readonly registration: LatestRegistration;
   readonly bindings: readonly GovernedBinding[];
   readonly clusters: readonly ClusterLine[];
+  readonly commands: readonly GovernedCommand[];
 };
 
 /**
@@ -122,9 +136,20 @@ export function governed(before: GovernRow | undefined, change: GovernChange): G
     endpoint: change.endpoint,
     bindings: [...change.bindings],
     clusters: merged(before?.clusters ?? [], change.clusters),
+    commands: widened(before?.commands ?? [], change.commands),
     registration: change.registration,
     ...(before?.policy === undefined ? {} : { policy: before.policy }),
   };
+}
+
+/** A line only grows, so what one of its revisions serves is served by no later one less. */
+function widened(known: readonly GovernedCommand[], registered: readonly GovernedCommand[]): GovernedCommand[] {
+  const commands = new Map(known.map((one) => [one.command, one]));
+  for (const one of registered) {
+    const modes = [...new Set([...(commands.get(one.command)?.modes ?? []), ...(one.modes ?? [])])].toSorted();
+    commands.set(one.command, { ...one, ...(modes.length === 0 ? {} : { modes }) });
+  }
+  return [...commands.values()].toSorted((a, b) => (a.command < b.command ? -1 : 1));
 }
 
 function merged(known: readonly ClusterLine[], registered: readonly ClusterLine[]): ClusterLine[] {

@@ -1,11 +1,17 @@
-/** A peer that reads `general`, `team.>` and `ops.*`, posts to `general` and `ops.*`, and holds `reviewer`. */
+/**
+ * A peer that reads `general`, `team.>` and `ops.*`, posts to `general` and `ops.*`, holds `reviewer`, may
+ * serve, and may ask `com.example.echo`, all instances of it at once too. That endpoint has registered `say`
+ * (no target), `stop` (a target, in every mode) and `log` (for who holds `audit`).
+ */
 import {
   type Expected,
+  type Line,
   NONCE,
   type Who,
   callerDeny,
   callerMust,
   calls,
+  callsOf,
   caller,
   dash,
   dot,
@@ -15,6 +21,7 @@ import {
 } from "./kit.ts";
 
 export const SCOPE = { subscribe: ["general", "team.>", "ops.*"], publish: ["general", "ops.*"], role: "reviewer" };
+export const CAPABILITIES = ["com.example.echo@all", "serve"];
 
 export function agent(who: Who): Expected[] {
   const { space: s, stranger, sibling } = who;
@@ -36,6 +43,13 @@ export function agent(who: Who): Expected[] {
         ...pub(`cotal.${s}.live.manager.${me}`, `cotal.${s}.live.delivery.${me}`, `$KV.cotal_presence_${s}.${me}`),
         ...pub(`cotal.${s}.ep.one.*.describe.${caller(who)}.*`),
         ...calls(who, "space", "channels", "roster", "frontier", "history", "artifacts", "endpoints"),
+        ...calls(who, "register", "caller-view"),
+        ...callsOf("com_example_echo", who, "say"),
+        ...pub(
+          `cotal.${s}.ep.all.com_example_echo.say.${caller(who)}.*`,
+          `cotal.${s}.ep.one.com_example_echo.stop.self.${caller(who)}.*`,
+          `cotal.${s}.ep.one.com_example_echo.stop.owner.${who.owner}.${caller(who)}.*`,
+        ),
         ...pub(`$JS.API.CONSUMER.MSG.NEXT.DM_${s}.dm_${dash(who)}`, `$JS.ACK.DM_${s}.dm_${dash(who)}.>`),
         ...pub(`$JS.API.CONSUMER.MSG.NEXT.DLV_${s}.dlv_${dash(who)}`, `$JS.ACK.DLV_${s}.dlv_${dash(who)}.>`),
         ...pub(`$JS.API.CONSUMER.MSG.NEXT.TASK_${s}.svc_reviewer`, `$JS.ACK.TASK_${s}.svc_reviewer.>`),
@@ -132,7 +146,7 @@ export function agent(who: Who): Expected[] {
           "check",
           "dm-history",
           "cancel",
-          "register",
+          "endpoint-assign",
         ].flatMap((command) => pub(`cotal.${s}.ep.one.provisioner.${command}.${caller(who)}.${NONCE}`)),
         ...pub(
           `cotal.${s}.ep.all.provisioner.space.${caller(who)}.${NONCE}`,
@@ -147,7 +161,59 @@ export function agent(who: Who): Expected[] {
           `cotal.${s}.ep.one.provisioner.space.${caller(who)}.${NONCE}.x`,
         ),
         ...pub(`cotal.${s}.ep.v1.one.provisioner.space.${caller(who)}.${NONCE}`),
+        ...beyondItsCapability(who),
       ],
     },
   ];
+}
+
+/** What `com.example.echo@all` does not open, beside what it does. */
+function beyondItsCapability(who: Who): Line[] {
+  const { space: s, sibling, stranger } = who;
+  const me = caller(who);
+  const target = caller(stranger);
+  const ask = (route: string, endpoint: string, tail: string): string =>
+    `cotal.${s}.ep.${route}.${endpoint}.${tail}.${NONCE}`;
+  const echo = (tail: string): string => ask("one", "com_example_echo", tail);
+  return pub(
+    // Another command, the same one of another endpoint, a wildcard for either.
+    echo(`log.${me}`),
+    echo(`shout.${me}`),
+    echo(`*.${me}`),
+    ...["com_example_job", "com_example", "com_example_echo_x", "echo", "provisioner", "*"].map((endpoint) =>
+      ask("one", endpoint, `say.${me}`),
+    ),
+    // The other routes, and the other rail.
+    ask(`inst.com_example_echo`, who.uid, `say.${me}`),
+    ask("v1.one", "com_example_echo", `say.${me}`),
+    ask("all", "com_example_echo", `log.${me}`),
+    ask("all", "com_example_echo", `stop.self.${me}`),
+    ask("all", "com_example_echo", `stop.owner.${who.owner}.${me}`),
+    ask("all", "com_example_echo", `describe.${me}`),
+    ask("all", "*", `say.${me}`),
+    // Other modes, and nobody's target but one's own and one's owner's.
+    echo(`say.self.${me}`),
+    echo(`say.owner.${who.owner}.${me}`),
+    echo(`stop.${me}`),
+    echo(`stop.owner.${stranger.owner}.${me}`),
+    echo(`stop.owner.*.${me}`),
+    ...["any", "child", "ledger"].map((mode) => echo(`stop.${mode}.${who.owner}.${me}`)),
+    ...["any", "ledger"].map((mode) => echo(`stop.${mode}.*.${me}`)),
+    ...["handle", "exact"].flatMap((mode) => [echo(`stop.${mode}.${target}.${me}`), echo(`stop.${mode}.${me}.${me}`)]),
+    echo(`stop.*.${me}`),
+    // As somebody else, and as oneself in another life.
+    ...[caller(sibling), target, `${dot(who)}.${stranger.uid}`, `${dot(who)}.*`, `*.*.*`].flatMap((other) => [
+      echo(`say.${other}`),
+      ask("all", "com_example_echo", `say.${other}`),
+      echo(`stop.self.${other}`),
+      echo(`stop.owner.${who.owner}.${other}`),
+    ]),
+    // Longer and shorter.
+    `${echo(`say.${me}`)}.x`,
+    `cotal.${s}.ep.one.com_example_echo.say.${me}`,
+    // What serving would need is not an agent's: that is a credential of its own.
+    `cotal.${s}.ep.reply.com_example_echo.${who.uid}.1.${target}.${NONCE}`,
+    `cotal.${s}.epe.com_example_echo.${who.uid}.1.x`,
+    `cotal.${s}.epr.com_example_echo.${who.uid}.1.svc.status`,
+  );
 }

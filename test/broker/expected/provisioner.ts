@@ -122,9 +122,25 @@ function inStore(who: Who): Expected {
       // The contract publisher, and service records: of all records these alone.
       ...pub(`cotal.${s}.epc.*`, `$JS.API.STREAM.MSG.GET.EPC_${s}`),
       ...pub(`$KV.cotal_records_${s}.svc.*.*.spec`, `$KV.cotal_records_${s}.svc.*.*.status`),
+      // The record writer: one durable, one filter.
+      ...pub(
+        `$JS.API.CONSUMER.CREATE.EPR_${s}.recw_${s}-svc.cotal.${s}.epr.*.*.*.svc.status`,
+        `$JS.API.CONSUMER.INFO.EPR_${s}.recw_${s}-svc`,
+        `$JS.API.CONSUMER.MSG.NEXT.EPR_${s}.recw_${s}-svc`,
+        `$JS.ACK.EPR_${s}.recw_${s}-svc.>`,
+      ),
     ],
     deny: [],
     mustNot: [
+      ...pub(
+        `$JS.API.CONSUMER.CREATE.EPR_${s}.recw_${s}-svc`,
+        `$JS.API.CONSUMER.CREATE.EPR_${s}.recw_${s}-svc.cotal.${s}.epr.>`,
+        `$JS.API.CONSUMER.CREATE.EPR_${s}.other.cotal.${s}.epr.*.*.*.svc.status`,
+        `$JS.API.CONSUMER.DELETE.EPR_${s}.recw_${s}-svc`,
+        `$JS.API.CONSUMER.MSG.NEXT.EPR_${s}.other`,
+        `$JS.API.STREAM.MSG.GET.EPR_${s}`,
+        `cotal.${s}.epr.com_example_echo.${who.uid}.${who.epoch}.svc.status`,
+      ),
       ...sub(">", "cotal.>", `cotal.${s}.>`, `cotal.${s}.chat.>`, "$JS.>", "$KV.>", "$SYS.>", "_INBOX.>"),
       ...streams.flatMap((stream) =>
         pub(`$JS.API.STREAM.DELETE.${stream}`, `$JS.API.STREAM.PURGE.${stream}`, `$JS.API.STREAM.MSG.DELETE.${stream}`),

@@ -8,50 +8,39 @@
  * Invariants
  * 1. `none` is proved: by a complete sweep that began `SETTLE_MS` after the question. So whoever asks once
  *    the gate is frozen may build on it.
- * 2. A sweep is complete if the one server that is the whole broker has listed every connection: each page
- *    reaches back into the page before, so no connection that ended meanwhile has hidden another one, and
- *    the connection that asks is among them.
+ * 2. A sweep is complete if the one server that is the whole broker has listed every connection
+ *    (`connection-pages.ts`), and the connection that asks is among them.
  * 3. Everything else is unknown and says what is missing. Unknown is never "none".
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Msg, NatsConnection } from "@nats-io/transport-node";
-import { z } from "zod";
-import { sys } from "../../../shared/protocol/base/broker-subjects.ts";
-import { ErrorCode } from "../../../shared/protocol/base/errors.ts";
-import { type Principal, dotForm } from "../../../shared/protocol/base/principals.ts";
-import { jsonObject } from "../../../shared/trust/nats-jwt.ts";
-import type { Connected, PlaneParts } from "./parts.ts";
+import type { NatsConnection } from "@nats-io/transport-node";
+import { type ConnectionsPage, type PageSizes, followPages, nameOf, pageOf, pageQuestion } from "./connection-pages.ts";
+import { sys } from "../protocol/base/broker-subjects.ts";
+import { ErrorCode } from "../protocol/base/errors.ts";
+import { type Principal, dotForm } from "../protocol/base/principals.ts";
+
+/** What is proved of a principal's connections. */
+export type Connected =
+  | { readonly kind: "none" }
+  | { readonly kind: "some"; readonly count: number }
+  /** Nothing is: why, and what helps. */
+  | { readonly kind: "unknown"; readonly code: ErrorCode; readonly why: string; readonly next: string };
 
 /** What a sweep needs of a connection. */
 export type Asking = Pick<NatsConnection, "info" | "request" | "requestMany">;
 
-export type SweepSizes = { readonly page: number; readonly overlap: number };
-
 /** A broker gives a login 2 s, and 3 s where it speaks TLS (its defaults, which are ours); and a margin. */
 export const SETTLE_MS = 4000;
-/** By the overlap a page reaches back: so many connections may end between two pages. */
-const SIZES: SweepSizes = { page: 1024, overlap: 128 };
-const MOST_PAGES = 1000;
+const SIZES: PageSizes = { page: 1024, overlap: 128 };
 const ANSWER_MS = 2000;
 /** How long a second server may take to answer after the first. */
 const QUIET_MS = 300;
-
-const Answer = z.looseObject({
-  server: z.looseObject({ id: z.string() }),
-  data: z.looseObject({
-    total: z.number(),
-    connections: z.array(
-      z.looseObject({ cid: z.number(), authorized_user: z.string().optional(), jwt: z.string().optional() }),
-    ),
-  }),
-});
-type Listed = z.infer<typeof Answer>["data"]["connections"][number];
 
 /** `of` hands over a connection in front, if this process has one. */
 export function connectionsOver(
   of: () => Asking | undefined,
   pause: (ms: number) => Promise<unknown> = sleep,
-): PlaneParts["connectionsOf"] {
+): (p: Principal) => Promise<Connected> {
   return async (p) => {
     // Who is there already need not be waited for.
     const now = await sweep(of(), p);
@@ -62,39 +51,29 @@ export function connectionsOver(
 }
 
 /** Who is connected now. */
-export async function sweep(
-  front: Asking | undefined,
-  p: Principal,
-  { page, overlap }: SweepSizes = SIZES,
-): Promise<Connected> {
+export async function sweep(front: Asking | undefined, p: Principal, sizes: PageSizes = SIZES): Promise<Connected> {
   const info = front?.info;
   if (front === undefined || info === undefined) return unanswered;
   if (info.cluster !== undefined) return clustered;
   let count = 0;
-  let last = 0;
   let isSelfSeen = false;
-  for (let offset = 0, pages = 0; pages < MOST_PAGES; pages += 1) {
-    const answers = await ask(front, offset, page);
+  const follow = followPages(sizes);
+  for (let offset = 0; ;) {
+    const answers = await ask(front, offset, sizes.page);
     const [answer] = answers;
     if (answer === undefined) return unanswered;
     if (answers.length > 1 || answer.server.id !== info.server_id) return clustered;
-    const { connections, total } = answer.data;
-    const first = connections[0]?.cid;
-    if (last > 0 && (first === undefined || first > last)) return moving;
-    const fresh = connections.filter(({ cid }) => cid > last);
+    const { fresh, next } = follow(answer);
     for (const one of fresh) {
       const name = nameOf(one);
       if (name === undefined) return nameless;
       if (name === dotForm(p)) count += 1;
       if (one.cid === info.client_id) isSelfSeen = true;
     }
-    last = Math.max(last, ...fresh.map(({ cid }) => cid));
-    const end = offset + connections.length;
-    if (end >= total) return verdict(count, isSelfSeen);
-    if (fresh.length === 0) return moving;
-    offset = Math.max(0, end - overlap);
+    if (next.kind === "moving") return moving;
+    if (next.kind === "end") return verdict(count, isSelfSeen);
+    offset = next.offset;
   }
-  return moving;
 }
 
 function verdict(count: number, isSelfSeen: boolean): Connected {
@@ -103,32 +82,23 @@ function verdict(count: number, isSelfSeen: boolean): Connected {
 }
 
 /** The first page is asked of all servers there may be; the rest of the one that answered. */
-async function ask(front: Asking, offset: number, limit: number): Promise<z.infer<typeof Answer>[]> {
-  const body = JSON.stringify({ auth: true, sort: "cid", offset, limit });
+async function ask(front: Asking, offset: number, limit: number): Promise<ConnectionsPage[]> {
+  const body = pageQuestion(offset, limit);
   try {
-    if (offset > 0) return [answerOf(await front.request(sys.ownConnections, body, { timeout: ANSWER_MS }))];
-    const found: z.infer<typeof Answer>[] = [];
+    if (offset > 0) return [pageOf(await front.request(sys.ownConnections, body, { timeout: ANSWER_MS }))];
+    const found: ConnectionsPage[] = [];
     const answers = await front.requestMany(sys.ownConnections, body, {
       strategy: "stall",
       maxWait: ANSWER_MS,
       stall: QUIET_MS,
       maxMessages: 2,
     });
-    for await (const message of answers) found.push(answerOf(message));
+    for await (const message of answers) found.push(pageOf(message));
     return found;
   } catch {
     // Silence, a refusal, and an answer that is none come to the same: nothing is known.
     return [];
   }
-}
-
-const answerOf = (message: Msg): z.infer<typeof Answer> => Answer.parse(message.json());
-
-/** The principal that a JWT names: of a callout's the broker shows the name alone, of any other the JWT. */
-function nameOf({ authorized_user: user, jwt }: Listed): string | undefined {
-  if (jwt === undefined) return user;
-  const name = jsonObject(jwt.split(".", 2)[1] ?? "")?.["name"];
-  return typeof name === "string" ? name : undefined;
 }
 
 const unknown = (code: ErrorCode, why: string, next: string): Connected => ({ kind: "unknown", code, why, next });

@@ -1,20 +1,19 @@
 /**
- * This instance's service record (supplement A): the provisioner writes it on request.
+ * A daemon's own service record (supplement A): the provisioner writes it on request.
  *
  * Invariants
- * 1. Nothing waits for it: the provisioner of the same space may itself wait for this service. Until it has
+ * 1. Nothing waits for it: the provisioner of the same space may itself wait for this daemon. Until it has
  *    answered, `describe` says `unavailable`, and every command is served.
  * 2. It is asked again until it has answered, each time later; and once more when serving ends.
  */
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Connection } from "../../shared/broker/connect.ts";
-import { createCaller } from "../../shared/client/caller.ts";
-import { watchDenials } from "../../shared/client/denials.ts";
-import { ProvisionerCommand } from "../../shared/grants/commands.ts";
-import type { Holder } from "../../shared/ledger/self.ts";
-import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
-import { RegisterAnswer, type RegisterArgs } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import type { Connection } from "../broker/connect.ts";
+import { createCaller } from "./caller.ts";
+import { watchDenials } from "./denials.ts";
+import { ProvisionerCommand } from "../grants/commands.ts";
+import { type Caller, EndpointName } from "../protocol/endpoint/grammar.ts";
+import { RegisterAnswer, type OwnRegisterArgs } from "../protocol/endpoint/provisioner-shapes.ts";
 import type { z } from "zod";
 
 const DEADLINE_MS = 5_000;
@@ -31,13 +30,15 @@ export type Registration = {
 export type RegistrationParts = {
   readonly connection: Pick<Connection, "nc" | "inboxPrefix">;
   readonly space: string;
-  readonly me: Holder;
+  /** What it serves. */
+  readonly endpoint: EndpointName;
+  readonly me: Caller;
   readonly epoch: number;
 };
 
-type State = z.infer<typeof RegisterArgs>["state"];
+type State = z.infer<typeof OwnRegisterArgs>["state"];
 
-export function keepRegistered({ connection, space, me, epoch }: RegistrationParts): Registration {
+export function keepRegistered({ connection, space, endpoint, me, epoch }: RegistrationParts): Registration {
   const { nc, inboxPrefix } = connection;
   const stopping = new AbortController();
   const call = createCaller({
@@ -50,7 +51,7 @@ export function keepRegistered({ connection, space, me, epoch }: RegistrationPar
     random: randomBytes,
   });
   const tell = async (state: State, deadlineMs: number): Promise<number> => {
-    const args = { endpoint: EndpointName.Auth, instanceId: me.uid, epoch, state };
+    const args = { endpoint, instanceId: me.uid, epoch, state };
     const { data } = await call(EndpointName.Provisioner, ProvisionerCommand.Register, args, { deadlineMs });
     return RegisterAnswer.parse(data).registrationRevision;
   };

@@ -1,0 +1,187 @@
+/**
+ * Taking a space up: rows for this daemon's credentials, a connection in front, one in the system account,
+ * the endpoint, its registration; in the order in which each needs the one before.
+ *
+ * Invariants
+ * 1. The front credential has its row before anything is served with it. The row of the system-account
+ *    credential is written by who writes the ledger, before that one answers us (`issued.json`).
+ * 2. Whatever was opened is given back, also when a later step fails.
+ */
+import { randomBytes } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { type ConnectOptions, type Connection, openConnection } from "../../shared/broker/connect.ts";
+import { type OwnUsers, ownCredential } from "../../shared/broker/own-credential.ts";
+import { keepRegistered } from "../../shared/client/registered.ts";
+import type { KeptSpace, SpaceHooks } from "../../shared/daemon/spaces.ts";
+import { Life } from "../../shared/grants/matrix.ts";
+import { Account } from "../../shared/grants/row.ts";
+import { daemonPrincipal } from "../../shared/ledger/self.ts";
+import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
+import { dotForm, drawNonce } from "../../shared/protocol/base/principals.ts";
+import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
+import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
+import { type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
+import { deliveryHandlers } from "./commands.ts";
+import { type DeliveryKeys, readDeliveryKeys } from "./keys.ts";
+import { gatherOver } from "./oracle/gather.ts";
+import { type Seen, look, shareLooks } from "./oracle/look.ts";
+import { type Kicked, type Oracle, createOracle, kickOver } from "./oracle/oracle.ts";
+import { type RowsOptions, beginRows, enterRow } from "./rows.ts";
+
+export type OpenSpaceOptions = SpaceHooks & {
+  readonly servers: readonly string[];
+  readonly keysPattern: string;
+  readonly users: OwnUsers;
+  readonly concurrency: number;
+  readonly perCaller: number;
+  readonly onServed: (event: ServedEvent) => void;
+  /** A look was taken; with what it does not cover. */
+  readonly onLook: (gap: string | undefined) => void;
+  readonly onKicked: (event: Kicked) => void;
+  /** When the credential of the system account ends, and what time it is, in Unix seconds. */
+  readonly onEvictorEnd: (at: number, now: number) => void;
+  /** Life of this process's own credential, in seconds. */
+  readonly lifeSeconds?: number;
+};
+
+export type OpenSpace = KeptSpace & { readonly principal: string; readonly epoch: number };
+
+const nowSeconds = (): number => Math.floor(Date.now() / 1000);
+
+/** Takes one space up. Throws a `CotalError`; nothing stays open then. */
+export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
+  const opened: Connection[] = [];
+  const dial: Dial = async (name, own) => {
+    const connection = await openConnection({ ...dialOptions(options, name), ...own });
+    opened.push(connection);
+    options.onStatus(name, { type: "up", server: "", version: connection.version });
+    return connection;
+  };
+  const close = async (): Promise<void> => {
+    await Promise.all(opened.splice(0).map((connection) => connection.drain()));
+  };
+  try {
+    const served = await take(options, dial);
+    return { ...served, broken: Promise.race(opened.map(({ closed }) => closed)), close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+type Dialed = Pick<ConnectOptions, "authenticator" | "inboxPrefix">;
+type Dial = (name: string, own: Dialed) => Promise<Connection>;
+
+function dialOptions(options: OpenSpaceOptions, name: string): Omit<ConnectOptions, keyof Dialed> {
+  return {
+    servers: options.servers,
+    name: `delivery ${options.space} ${name}`,
+    reconnect: { kind: "endless", capMs: 5000 },
+    signal: options.signal,
+    onStatus: (status) => options.onStatus(name, status),
+  };
+}
+
+async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpace, "broken" | "close">> {
+  const { space, lifeSeconds = Life.Host } = options;
+  const keys = readDeliveryKeys(options.keysPattern, space);
+  const me = { principal: daemonPrincipal(keys.ownerSecret, space, "delivery"), uid: keys.uid };
+  const user = options.users.of(space, "front");
+  // Without its status: who asks hears how it went, and nobody would clear a failure.
+  const { onStatus: _, ...oneShot } = dialOptions(options, "rows");
+  const rows: RowsOptions = {
+    ...options,
+    keys,
+    me,
+    user,
+    nowSeconds,
+    dial: { ...oneShot, reconnect: { kind: "bounded", attempts: 3 } },
+  };
+  const expires = nowSeconds() + lifeSeconds;
+  const epoch = await options.users.entered(space, () => beginRows(rows, expires));
+  const frontOwn = await ownCredential({
+    profile: "delivery",
+    user,
+    account: Account.Front,
+    accountKey: keys.file.front,
+    signer: keys.frontSigner,
+    lifeSeconds,
+    nowSeconds,
+    scope: { space, holder: me, inboxNonce: drawNonce(randomBytes), instanceId: me.uid, epoch },
+  });
+  const { authenticator, inboxPrefix } = frontOwn;
+  const front = await dial("front", { authenticator, inboxPrefix });
+  const { expires: evictorEnd, ...evictor } = keys.evictor;
+  const system = await dial("system", evictor);
+  const stopping = new AbortController();
+  const registration = keepRegistered({ connection: front, space, endpoint: EndpointName.Delivery, me, epoch });
+  const served = await serveEndpoint({
+    nc: front.nc,
+    space,
+    endpoint: EndpointName.Delivery,
+    instanceId: me.uid,
+    epoch,
+    contract: ownContract(EndpointName.Delivery),
+    handlers: deliveryHandlers(oracleOver(options, keys, { front, system, stopping: stopping.signal })),
+    registrationRevision: registration.revision,
+    publicDescriptor: true,
+    concurrency: options.concurrency,
+    perCaller: options.perCaller,
+    onServed: options.onServed,
+    now: () => performance.now(),
+  });
+  registration.begin();
+  return {
+    principal: dotForm(me.principal),
+    epoch,
+    stopIntake: async () => {
+      // Who waits for a proof is told at once: a stop that waited with him would be cut short.
+      stopping.abort();
+      await served.stop();
+      await registration.end();
+    },
+    renew: async () => {
+      options.onEvictorEnd(evictorEnd(), nowSeconds());
+      if (frontOwn.expires() - nowSeconds() > lifeSeconds / 2) return;
+      await frontOwn.renew((next) => enterRow(rows, next));
+    },
+  };
+}
+
+type Over = { readonly front: Connection; readonly system: Connection; readonly stopping: AbortSignal };
+
+function oracleOver(
+  { space, onLook, onKicked }: OpenSpaceOptions,
+  { file, ownerSecret }: DeliveryKeys,
+  { front, system, stopping }: Over,
+): Oracle {
+  const gather = gatherOver(system);
+  const self = (): Seen | undefined => {
+    const { info } = front.nc;
+    return info === undefined ? undefined : { server: info.server_id, cid: info.client_id };
+  };
+  const parts = { gather, accounts: [file.front, file.store, file.auth], self };
+  return createOracle({
+    look: shareLooks(async (wanted) => {
+      const seen = await look(parts, wanted);
+      onLook(seen.gap);
+      return seen;
+    }),
+    kick: kickOver(gather),
+    me: daemonPrincipal(ownerSecret, space, "delivery"),
+    onKicked,
+    now: () => performance.now(),
+    pause: (ms) => pausing(ms, stopping),
+  });
+}
+
+async function pausing(ms: number, signal: AbortSignal): Promise<void> {
+  try {
+    await sleep(ms, undefined, { signal });
+  } catch {
+    throw new CotalError(ErrorCode.Unavailable, "this daemon stops, and proves nothing any more", {
+      outcome: Outcome.Unknown,
+      next: "ask again: another process serves it, or this one when it is back",
+    });
+  }
+}

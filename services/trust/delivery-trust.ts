@@ -1,0 +1,100 @@
+/**
+ * Trust of the delivery service of one space: its own signing key of front, and its user of the system
+ * account, as a credential. It gets no key of that account: with one it could add accounts.
+ *
+ * Invariants
+ * 1. Everything but the credential is drawn once; a second run finds it and changes nothing.
+ * 2. A renewed credential is of the same lifecycle and inbox, so a running daemon takes it up at its next
+ *    dial; it is listed for the ledger before it is written.
+ */
+import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { Life } from "../../shared/grants/matrix.ts";
+import { Account } from "../../shared/grants/row.ts";
+import { drawLifecycleUid, drawNonce, principal } from "../../shared/protocol/base/principals.ts";
+import type { SpaceAccountOptions } from "../../shared/trust/accounts.ts";
+import { formatCreds, readCredsFile } from "../../shared/trust/creds.ts";
+import { DeliveryFile, type DeliverySpaceFile } from "../../shared/trust/delivery-folder.ts";
+import { createPrivate, keptKey, trustPaths, writePrivate } from "../../shared/trust/folder.ts";
+import { type CredentialView, mintUser } from "../../shared/trust/jwt.ts";
+import { newKey } from "../../shared/trust/keys.ts";
+import { systemOwner } from "../../shared/trust/owner.ts";
+import type { BrokerTrust } from "./broker-trust.ts";
+import { type SpaceTrust, listIssued } from "./space-trust.ts";
+
+/** Reads or creates the delivery service's keys; what the accounts must say of them. */
+export function ensureDeliveryTrust(
+  state: string,
+  trust: SpaceTrust,
+): Pick<Required<SpaceAccountOptions>, "moreSigners"> {
+  const folder = trustPaths(state).delivery(trust.space);
+  const front = keptKey(join(folder, DeliveryFile.FrontSigner), "account");
+  createPrivate(join(folder, DeliveryFile.OwnerSecret), () => trust.ownerSecret.toString("hex"));
+  createPrivate(join(folder, DeliveryFile.Uid), () => drawLifecycleUid(randomBytes));
+  return { moreSigners: { front: [front.publicKey], store: [] } };
+}
+
+/** Renews the credential of the system account when less than half of its life is left. */
+export async function ensureEvictorCredential(
+  state: string,
+  { space, keys, ownerSecret }: SpaceTrust,
+  broker: Pick<BrokerTrust, "system" | "systemSigner">,
+  auth: "static" | "user",
+  nowSeconds: number,
+): Promise<void> {
+  const folder = trustPaths(state).delivery(space);
+  const path = join(folder, DeliveryFile.Evictor);
+  const held = heldCredential(path);
+  if (held !== undefined && (held.expires ?? 0) - nowSeconds > Life.Static / 2) return;
+  const user = newKey("user");
+  const uid = readFileSync(join(folder, DeliveryFile.Uid), "utf8").trim();
+  const holder = { principal: principal(systemOwner(ownerSecret, space), "delivery"), uid };
+  const expires = nowSeconds + Life.Static;
+  const { jwt } = await mintUser({
+    profile: "connection-evictor",
+    scope: {
+      space,
+      holder,
+      inboxNonce: held?.inboxNonce ?? drawNonce(randomBytes),
+      spaceAccounts: [keys.front, keys.store, keys.auth].map(({ publicKey }) => publicKey),
+    },
+    account: Account.System,
+    accountKey: broker.system.publicKey,
+    signer: broker.systemSigner,
+    userKey: user.publicKey,
+    expires,
+    limits: { subs: 1000, payload: -1 },
+  });
+  listIssued(state, space, auth, nowSeconds, {
+    ...holder.principal,
+    uid,
+    credentialId: user.publicKey,
+    expires,
+    reads: false,
+  });
+  writePrivate(path, formatCreds(jwt, user));
+}
+
+/** What the file holds; `undefined` for none, and for one that is damaged: it is made anew. */
+function heldCredential(path: string): CredentialView | undefined {
+  try {
+    return readCredsFile(path).view;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The last step: the file that makes the folder whole. */
+export function publishDelivery(state: string, { space, keys }: SpaceTrust, mode: DeliverySpaceFile["mode"]): void {
+  createPrivate(join(trustPaths(state).delivery(space), DeliveryFile.Space), () =>
+    JSON.stringify({
+      v: 1,
+      space,
+      mode,
+      front: keys.front.publicKey,
+      store: keys.store.publicKey,
+      auth: keys.auth.publicKey,
+    } satisfies DeliverySpaceFile),
+  );
+}

@@ -1,0 +1,43 @@
+/**
+ * Subscriptions whose request is over, ended together.
+ *
+ * To end one at once costs a packet of its own, which wakes the broker for nothing. They go out with the next
+ * request instead, ahead of it, or a moment later.
+ *
+ * Invariants
+ * 1. Whoever hands one in takes nothing from it any more.
+ * 2. Every one is ended before the next request is sent: at the broker never more stand than requests wait.
+ * 3. The timer keeps no process alive.
+ */
+import type { Subscription } from "@nats-io/transport-node";
+
+const WAIT_MS = 20;
+
+export type Dismissals = {
+  /** Ends it soon. */
+  readonly add: (subscription: Subscription) => void;
+  /** Ends all of them now. */
+  readonly flush: () => void;
+};
+
+export function createDismissals(): Dismissals {
+  let dismissed: Subscription[] = [];
+  let timer: NodeJS.Timeout | undefined;
+  const flush = (): void => {
+    if (dismissed.length === 0) return;
+    const ending = dismissed;
+    dismissed = [];
+    for (const subscription of ending) if (!subscription.isClosed()) subscription.unsubscribe();
+  };
+  const late = (): void => {
+    timer = undefined;
+    flush();
+  };
+  return {
+    flush,
+    add: (subscription) => {
+      dismissed.push(subscription);
+      timer ??= setTimeout(late, WAIT_MS).unref();
+    },
+  };
+}

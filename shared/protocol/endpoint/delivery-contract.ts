@@ -1,0 +1,15 @@
+/** The contract of the endpoint `delivery` (supplement A). Who may call what stands in the grants. */
+import { defineCluster } from "../contract/declare.ts";
+import * as shape from "./delivery-shapes.ts";
+
+const read = { class: "ephemeral", effect: "read" } as const;
+const write = { class: "ephemeral", effect: "write" } as const;
+
+export const DELIVERY_CLUSTER = defineCluster({
+  urn: "ai.cotal.delivery.v1",
+  revision: 1,
+  commands: [
+    { name: "evict-principals", ...write, input: shape.PrincipalsArgs, output: shape.PrincipalsAnswer },
+    { name: "principal-liveness", ...read, input: shape.PrincipalsArgs, output: shape.PrincipalsAnswer },
+  ],
+});

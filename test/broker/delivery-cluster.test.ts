@@ -1,0 +1,148 @@
+/**
+ * The eviction oracle in a cluster of three real brokers: whom it sees there, and that a server which does
+ * not answer keeps it from every proof. The broker's own behaviour that it rests on is pinned here too.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import { join } from "node:path";
+import type { NatsConnection } from "@nats-io/transport-node";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { gatherOver } from "../../services/delivery/oracle/gather.ts";
+import { type Look, look } from "../../services/delivery/oracle/look.ts";
+import { type Oracle, createOracle, kickOver } from "../../services/delivery/oracle/oracle.ts";
+import { serversOf } from "../../services/delivery/oracle/servers.ts";
+import { type Connection, openConnection } from "../../shared/broker/connect.ts";
+import { inboxPrefix, sys } from "../../shared/protocol/base/broker-subjects.ts";
+import { type Principal, dotForm } from "../../shared/protocol/base/principals.ts";
+import { type Credential, readCredsFile } from "../../shared/trust/creds.ts";
+import { DeliveryFile, DeliverySpaceFile } from "../../shared/trust/delivery-folder.ts";
+import { readKept, trustPaths } from "../../shared/trust/folder.ts";
+import { type TestCluster, startCluster } from "../support/broker-cluster.ts";
+import { eventually } from "../support/cli.ts";
+import { daemonCredential, freshHolder } from "../support/holders.ts";
+
+let cluster: TestCluster;
+let system: Connection;
+let front: Connection;
+let oracle: Oracle;
+let lookFor: (...principals: readonly Principal[]) => Promise<Look>;
+const opened: Connection[] = [];
+
+const OWNER = `u_${"c".repeat(26)}`;
+const person = (actor: string): Principal => ({ owner: OWNER, actor });
+
+async function dial(server: number, credential: Credential): Promise<Connection> {
+  const connection = await openConnection({
+    servers: [cluster.brokers[server]?.url ?? ""],
+    authenticator: { jwt: () => credential.jwt, sign: credential.sign },
+    inboxPrefix: inboxPrefix(credential.view.uid, credential.view.inboxNonce),
+    name: "test",
+    reconnect: { kind: "bounded", attempts: 1 },
+  });
+  opened.push(connection);
+  return connection;
+}
+
+/** Somebody in front, on that server. */
+async function comes(actor: string, server: number): Promise<NatsConnection> {
+  const scope = { ...freshHolder(OWNER, actor), space: "main" };
+  return (await dial(server, await daemonCredential(cluster, "observer", "front", scope))).nc;
+}
+
+beforeAll(async () => {
+  cluster = await startCluster(3);
+  const folder = trustPaths(cluster.state).delivery("main");
+  const accounts = readKept(join(folder, DeliveryFile.Space), (text) => DeliverySpaceFile.parse(JSON.parse(text)));
+  system = await dial(0, readCredsFile(join(folder, DeliveryFile.Evictor)));
+  const me = freshHolder(OWNER, "delivery");
+  const scope = { ...me, space: "main", instanceId: me.holder.uid, epoch: 1 };
+  front = await dial(0, await daemonCredential(cluster, "delivery", "front", scope));
+  const gather = gatherOver(system);
+  const parts = {
+    gather,
+    accounts: [accounts.front, accounts.store, accounts.auth],
+    self: () => ({ server: front.nc.info?.server_id ?? "", cid: front.nc.info?.client_id ?? 0 }),
+  };
+  lookFor = (...principals) => look(parts, new Set(principals.map(dotForm)));
+  oracle = createOracle({
+    look: (names) => look(parts, new Set(names)),
+    kick: kickOver(gather),
+    me: me.holder.principal,
+    now: () => performance.now(),
+    // Nobody signs in here while something is proved.
+    pause: () => sleep(300),
+  });
+  await eventually(
+    () => serversOf(gather),
+    ({ gap }) => gap === undefined,
+    60_000,
+  );
+}, 90_000);
+
+afterAll(async () => {
+  await Promise.all(opened.map((connection) => connection.close()));
+  await cluster.stop();
+});
+
+describe("while all servers answer", () => {
+  test("W131.10 W131.07 connections on every server are ended, each by its own server, and the principal is gone", async () => {
+    const alice = person("alice");
+    const there = [await comes("alice", 0), await comes("alice", 1), await comes("alice", 2)];
+    const bob = await comes("bob", 2);
+    const seen = await lookFor(alice);
+    expect([seen.gap, new Set(seen.found.get(dotForm(alice))?.map(({ server }) => server)).size]).toEqual([
+      undefined,
+      3,
+    ]);
+    expect(await oracle.evict([alice])).toEqual([{ ...alice, state: "gone", found: 3, closed: 3 }]);
+    await Promise.all(there.map((nc) => nc.closed()));
+    expect(bob.isClosed()).toBe(false);
+    expect(await oracle.liveness([person("bob")])).toMatchObject([{ state: "live", found: 1 }]);
+  }, 60_000);
+
+  test("facts: a KICK without a reply subject ends nobody; each server counts the active ones and its JetStream group", async () => {
+    const carol = await comes("carol", 1);
+    const server = carol.info?.server_id ?? "";
+    system.nc.publish(sys.server(server, "KICK"), JSON.stringify({ cid: carol.info?.client_id }));
+    await system.nc.flush();
+    await sleep(500);
+    expect(carol.isClosed()).toBe(false);
+    const answers = await gatherOver(system)(sys.ping("STATSZ"), "", (sofar) => sofar.length === 3);
+    const stats = answers.map((one) =>
+      one.json<{ statsz: { active_servers: number; jetstream: { meta: { cluster_size: number } } } }>(),
+    );
+    expect(stats.map(({ statsz }) => [statsz.active_servers, statsz.jetstream.meta.cluster_size])).toEqual([
+      [3, 3],
+      [3, 3],
+      [3, 3],
+    ]);
+    await carol.close();
+  }, 30_000);
+});
+
+describe("while one does not answer", () => {
+  const nobody = person("nobody");
+
+  test("W131.10 PF.04 one that is frozen: unknown, with what is missing; when it is back, gone", async () => {
+    const dora = await comes("dora", 1);
+    cluster.brokers[2]?.freeze();
+    try {
+      const [missing, seen] = await oracle.evict([nobody, person("dora")]);
+      expect(missing).toMatchObject({ state: "unknown", found: 0, closed: 0 });
+      expect(missing?.why).toMatch(/3 servers .* 2 answered/);
+      // What can be seen is ended all the same; that it is all of it is not said.
+      expect(seen).toMatchObject({ state: "unknown", found: 1, closed: 1 });
+      await dora.closed();
+    } finally {
+      cluster.brokers[2]?.thaw();
+    }
+    await expect.poll(async () => (await oracle.liveness([nobody]))[0]?.state, { timeout: 30_000 }).toBe("gone");
+  }, 90_000);
+
+  test("W131.10 PF.04 one that was killed is missing for as long as the cluster counts it", async () => {
+    await cluster.brokers[2]?.kill();
+    const [verdict] = await oracle.liveness([nobody]);
+    expect(verdict).toMatchObject({ ...nobody, state: "unknown", why: expect.stringMatching(/2 answered/) as string });
+    await cluster.brokers[2]?.restart();
+    await expect.poll(async () => (await oracle.liveness([nobody]))[0]?.state, { timeout: 60_000 }).toBe("gone");
+  }, 90_000);
+});
