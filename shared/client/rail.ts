@@ -15,7 +15,6 @@
  * 4. So many requests wait at once and no more; the next one is refused before it is sent.
  * 5. Nothing is repeated here.
  */
-import { setImmediate as turn } from "node:timers/promises";
 import type { Msg, NatsConnection, Subscription } from "@nats-io/transport-node";
 import { LRUCache } from "lru-cache";
 import { CotalError, ErrorCode } from "../protocol/base/errors.ts";
@@ -38,6 +37,7 @@ import {
   silence,
   tooManyPending,
 } from "./rail-errors.ts";
+import { flushed } from "./flushed.ts";
 import { type RailRequest, checkDeadline, encodeRequest } from "./request.ts";
 import { statusOf } from "./wire.ts";
 
@@ -246,24 +246,4 @@ export function createRail(options: RailOptions): Rail {
       return { stop: sent.close, asked: sent.asked };
     },
   };
-}
-
-/**
- * What the broker says of a publish comes on the same socket ahead of its answer to a ping, and reaches its
- * watch a turn later. A cast whose refusal could not come is not told as sent.
- */
-async function flushed(nc: NatsConnection, deadlineMs: number, what: string): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(silence(what, deadlineMs)), deadlineMs);
-  });
-  const gone = (): never => {
-    throw closedAfter(what);
-  };
-  try {
-    await Promise.race([nc.flush().catch(gone), late]);
-    await turn();
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -20,8 +20,17 @@ export type BarrierParts = {
 /** How far the clocks of the servers may be behind this one, in milliseconds. */
 const CLOCKS_APART_MS = 5_000;
 
+/** Whose credential is over is put off by its server within moments. */
+const STILL_THERE_MS = 1_000;
+
 export function expiryBarrier({ connectionsOf, now }: BarrierParts): ServingParts["barrier"] {
   return async (holder, revoked) => {
+    if (revoked.some(({ exp }) => exp === 0)) {
+      throw new CotalError(ErrorCode.FailedPrecondition, "a credential of the predecessor has no end", {
+        outcome: Outcome.NotExecuted,
+        next: "register a new instance",
+      });
+    }
     const ends = Math.max(0, ...revoked.map(({ exp }) => exp * 1000)) + CLOCKS_APART_MS;
     if (revoked.length > 0 && ends > now()) {
       throw new CotalError(
@@ -41,6 +50,7 @@ export function expiryBarrier({ connectionsOf, now }: BarrierParts): ServingPart
         ? [`whether ${dotForm(holder)} is still connected is not known: ${found.why}`, found.next]
         : [`${dotForm(holder)} is still connected`, "ask again in a moment"];
     const code = found.kind === "unknown" ? found.code : ErrorCode.FailedPrecondition;
-    throw new CotalError(code, why, { outcome: Outcome.NotExecuted, next });
+    const details = found.kind === "unknown" ? [] : [{ kind: RETRY_AFTER, ms: STILL_THERE_MS }];
+    throw new CotalError(code, why, { outcome: Outcome.NotExecuted, next, details });
   };
 }

@@ -293,7 +293,9 @@ async function enterOnce(parts: ServingParts, request: EnterRequest, wrote: { ro
   ]);
   const who = dotForm(servingPrincipal(owner, instanceId));
   if (gate?.value.state !== "open" || gate.value.principal !== who || gate.value.processEpoch !== epoch) {
-    if (wrote.row && found?.value.state === "active") await withdraw(ledger, rowKey, found);
+    const spent = wrote.row || (found?.value.processEpoch ?? 0) < (gate?.value.processEpoch ?? 0);
+    // Also that of a process that died before it could: an epoch that is over has nothing active.
+    if (spent && found?.value.state === "active") await withdraw(ledger, rowKey, found);
     throw moved(endpoint, instanceId);
   }
   const row: EndpointCredentialRow = {

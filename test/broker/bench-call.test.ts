@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { call } from "../bench/call.ts";
 import type { BenchLine } from "../bench/line.ts";
 
-const FEW = { rounds: 1, latency: 10, rate: 200, scatters: 2, instances: 10, resolves: 3, flight: 1100 };
+const FEW = { rounds: 1, latency: 10, rate: 200, scatters: 2, instances: 10, resolves: 3, flight: 1100, flights: 1 };
 
 test(
   "call prints each metric of the contract with the bare side's figure and the ratio",
@@ -11,8 +11,17 @@ test(
   async () => {
     const lines: BenchLine[] = [];
     await call((line) => lines.push(line), FEW);
-    const withBare = ["call_p50 ms", "call_rate 1/s", "call_rate_4 1/s", "resolve_ms ms", "scatter_100_ms ms"];
-    const alone = ["resolve_cached_ms ms", "flight_10000_mb MB"];
+    const withBare = [
+      "call_floor_p50 ms",
+      "call_p50 ms",
+      "call_floor_rate 1/s",
+      "call_rate 1/s",
+      "call_rate_4 1/s",
+      "resolve_ms ms",
+      "scatter_100_ms ms",
+      "flight_10000_mb MB",
+    ];
+    const alone = ["resolve_cached_ms ms"];
     const named = (bare: boolean) =>
       lines.filter((line) => (line.bare !== null) === bare).map(({ metric, unit }) => `${metric} ${unit}`);
     expect(named(true)).toEqual(withBare);

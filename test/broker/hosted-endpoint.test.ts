@@ -258,3 +258,76 @@ describe("W131.07 a takeover", () => {
     expect(await caller.endpoints.call(ENDPOINT, "say", { text: "y" })).toMatchObject({ epoch: 2 });
   });
 });
+
+describe("in an open space, where nobody's identity is proved", () => {
+  let open: TestSpace;
+  let people: Sessions;
+  beforeAll(async () => {
+    open = await startSpace({ auth: "open" });
+    people = sessionsOf(open);
+  });
+  afterAll(async () => {
+    await people.closeAll();
+    await open.stop();
+  });
+  const host = (by: string, instanceId?: string) =>
+    hostEndpoint(
+      { servers: [open.url], space: "main", credentials: { kind: "open", actor: "echo" } },
+      {
+        endpoint: ENDPOINT,
+        clusters: [ECHO],
+        handlers: handlersOf(ECHO, {
+          say: async ({ text }) => ({ text, by }),
+          note: async (_, { from }) => ({ about: from }),
+        }),
+        ...(instanceId === undefined ? {} : { instanceId }),
+      },
+    );
+
+  test("PA.08 anybody registers any name but the space's own, and is called; the same instance has the next epoch", async () => {
+    const one = await host("one");
+    const bob = await people.open("bob");
+    expect(await bob.endpoints.call(ENDPOINT, "say", { text: "x" })).toMatchObject({ data: { by: "one" }, epoch: 1 });
+    await one.drain();
+    const two = await host("two", one.instanceId);
+    expect(two).toMatchObject({ instanceId: one.instanceId, epoch: 2 });
+    expect(await bob.endpoints.call(ENDPOINT, "say", { text: "x" })).toMatchObject({ data: { by: "two" }, epoch: 2 });
+    await two.drain();
+  });
+});
+
+describe("while a daemon is away", () => {
+  test("W131.07 serving goes on without the provisioner, and is renewed when it is back", async () => {
+    const troubles: CotalError[] = [];
+    const host = await hosting("a", { onTrouble: (error) => troubles.push(error) });
+    expect(await say("x")).toMatchObject({ by: "a" });
+    await space.provisioner.kill();
+    await eventually(
+      () => Promise.resolve(troubles.length),
+      (count) => count > 0,
+    );
+    expect(await say("y")).toMatchObject({ by: "a" });
+    await space.provisioner.restart();
+    await sleep(SERVE_SECONDS * 1000);
+    expect(await say("z")).toMatchObject({ by: "a" });
+    expect(troubles[0]).toMatchObject({ code: expect.stringMatching(/unavailable|deadline-exceeded/) });
+    await host.drain();
+    expect(await host.closed).toBeUndefined();
+  });
+
+  test("W134.01 away for longer than a credential lives, a call says that nobody is there; later it is served again", async () => {
+    const host = await hosting("a");
+    await space.provisioner.kill();
+    await sleep((SERVE_SECONDS + 3) * 1000);
+    expect(await failure(say("x"))).toMatchObject({ code: ErrorCode.Unavailable, outcome: "not-executed" });
+    await space.provisioner.restart();
+    const said = await eventually(
+      () => say("y").catch(() => undefined),
+      (answer) => answer !== undefined,
+      40_000,
+    );
+    expect(said).toMatchObject({ by: "a" });
+    await host.drain();
+    expect(await host.closed).toBeUndefined();
+  });
+});

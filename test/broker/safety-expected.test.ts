@@ -17,14 +17,15 @@ import { authCallout } from "./expected/auth-callout.ts";
 import { authLedger } from "./expected/auth-ledger.ts";
 import { authServer } from "./expected/auth-server.ts";
 import { channelWriter } from "./expected/channel-writer.ts";
+import { connectionEvictor, delivery } from "./expected/delivery.ts";
 import { deprovisioner } from "./expected/deprovisioner.ts";
 import { type Expected, type Line, type Person, type Who } from "./expected/kit.ts";
 import { ledger } from "./expected/ledger.ts";
 import { observer } from "./expected/observer.ts";
 import { operator } from "./expected/operator.ts";
-import { registrar } from "./expected/registrar.ts";
+import { daemonEntrant, registrar } from "./expected/registrar.ts";
 import { probe } from "./expected/probe.ts";
-import { provisioner } from "./expected/provisioner.ts";
+import { provisioner, provisionerDesk } from "./expected/provisioner.ts";
 import { SERVED, service } from "./expected/service.ts";
 import { storeUpgrader } from "./expected/store-upgrader.ts";
 import { systemAdministrator } from "./expected/system-administrator.ts";
@@ -204,6 +205,18 @@ describe("daemons, each with one function", () => {
       const expected = provisioner(who(credential, "lab")).find((one) => one.account === account);
       await expectHeld(credential, expected ?? only([]));
     }
+    const desk = { ...freshHolder(OWNER, "provisioner"), space: "lab", epoch: EPOCH };
+    const second = await daemonCredential(space, "provisioner-desk", "front", { ...desk, instanceId: desk.holder.uid });
+    await expectHeld(second, only(provisionerDesk(who(second, "lab"))));
+  });
+
+  test("W9.14 W132.07 PD.06 PF.01 delivery in front, and its evictor in the system account", async () => {
+    const scope = { ...freshHolder(OWNER, "delivery"), space: "lab", epoch: EPOCH };
+    const serving = await daemonCredential(space, "delivery", "front", { ...scope, instanceId: scope.holder.uid });
+    await expectHeld(serving, only(delivery(who(serving, "lab"))));
+    const spaceAccounts = ["F", "S", "A"].map((letter) => `A${letter.repeat(55)}`);
+    const evictor = await daemonCredential(space, "connection-evictor", "system", { ...scope, spaceAccounts });
+    await expectHeld(evictor, only(connectionEvictor(who(evictor, "lab"), spaceAccounts)));
   });
 
   test("W9.14 PF.01 ledger", async () => {
@@ -236,6 +249,12 @@ describe("daemons, each with one function", () => {
     const scope = { ...freshHolder(OWNER, "provisioner"), space: "lab" };
     const credential = await daemonCredential(space, "registrar", "front", scope);
     await expectHeld(credential, only(registrar(who(credential, "lab"))));
+  });
+
+  test("W9.14 PF.01 daemon-entrant", async () => {
+    const scope = { ...freshHolder(OWNER, "delivery"), space: "lab" };
+    const credential = await daemonCredential(space, "daemon-entrant", "front", scope);
+    await expectHeld(credential, only(daemonEntrant(who(credential, "lab"))));
   });
 
   test("W9.14 PF.01 history-purger", async () => {

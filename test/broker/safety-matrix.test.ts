@@ -27,6 +27,7 @@ const EPOCH = 7;
 const MANAGER = "m".repeat(26);
 const SESSION = "s".repeat(26);
 const HEX = "ab".repeat(32);
+const ACCOUNT = `A${"F".repeat(55)}`;
 const AGENT = {
   subscribe: ["general", "team.>", "ops.*", "a.*.b"],
   publish: ["general", "team.>", "ops.*"],
@@ -127,10 +128,15 @@ async function held(profile: BuiltProfile): Promise<Held[]> {
     case "auth-ledger":
     case "history-purger":
     case "registrar":
+    case "daemon-entrant":
     case "store-upgrader":
       return daemon(profile, lab);
+    case "provisioner-desk":
     case "auth-server":
-      return daemon("auth-server", { ...lab, instanceId: lab.holder.uid, epoch: EPOCH });
+    case "delivery":
+      return daemon(profile, { ...lab, instanceId: lab.holder.uid, epoch: EPOCH });
+    case "connection-evictor":
+      return daemon(profile, { ...lab, spaceAccounts: [ACCOUNT] });
     case "deprovisioner": {
       const {
         owner,
@@ -216,6 +222,7 @@ function others(token: string, me: Person, at: string): string[] {
     [MANAGER]: "o".repeat(26),
     [SESSION]: "t".repeat(26),
     [HEX]: "cd".repeat(32),
+    [ACCOUNT]: `A${"G".repeat(55)}`,
   })) {
     if (token.includes(named)) out.push(token.replace(named, other), "*");
   }

@@ -339,6 +339,7 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
           "history-purge",
           "artifacts",
           "endpoints",
+          "endpoint-assign",
         ].map(call),
         "pub cotal.main.ep.one.*.describe.<me>.*",
         ...["actor-grant", "actor-narrow", "actor-revoke", "actor-list"].map(
@@ -510,6 +511,9 @@ describe("the daemons' profiles", () => {
         "pub $KV.cotal_auth_main.gate.>",
         "pub $KV.cotal_auth_main.cred.>",
         "pub $KV.cotal_auth_main.stage.>",
+        "pub $KV.cotal_auth_main.servicename.>",
+        "pub $KV.cotal_auth_main.epgate.>",
+        "pub $KV.cotal_auth_main.epcred.>",
         "pub $KV.cotal_records_main.uid.>",
         "pub $KV.cotal_records_main.lifecycle.>",
         "pub $KV.cotal_records_main.frontier.>",
@@ -524,6 +528,7 @@ describe("the daemons' profiles", () => {
     expect(writes.map(({ subject }) => subject).toSorted()).toEqual([
       "$KV.cotal_channels_main.>",
       "$KV.cotal_leases_main.>",
+      "$KV.cotal_records_main.govern.*",
       "$KV.cotal_records_main.svc.*.*.spec",
       "$KV.cotal_records_main.svc.*.*.status",
     ]);
@@ -536,6 +541,7 @@ describe("the daemons' profiles", () => {
         ...["gate", "cred", "stage", "actor", "natkey", "chatholder", "chatowner", "chatsession"].map(
           (family) => `pub $KV.cotal_auth_main.${family}.>`,
         ),
+        ...["servicename", "epgate", "epcred"].map((family) => `pub $KV.cotal_auth_main.${family}.>`),
         "pub $KV.cotal_auth_main.plane",
         ...["uid", "lifecycle", "frontier"].map((family) => `pub $KV.cotal_records_main.${family}.>`),
         "pub $KV.cotal_acl_main.>",
@@ -544,9 +550,10 @@ describe("the daemons' profiles", () => {
     expect(rows.filter((row) => /DIRECT\.GET|STREAM\.(CREATE|UPDATE)|CONSUMER\.(DELETE|MSG)/.test(row))).toEqual([]);
   });
 
-  test("W9.14 who is connected is asked by two of our own credentials, each of its own account", () => {
+  test("W9.14 who is connected is asked by three of our own credentials, each of its own account", () => {
     const asking = everyRow.filter(({ row }) => row.subject.startsWith("$SYS.REQ.ACCOUNT.PING"));
     expect(asking.map(({ name, row: { account, op, subject } }) => `${name} ${account} ${op} ${subject}`)).toEqual([
+      "provisioner front pub $SYS.REQ.ACCOUNT.PING.CONNZ",
       "auth-ledger store pub $SYS.REQ.ACCOUNT.PING.CONNZ",
       "auth-server front pub $SYS.REQ.ACCOUNT.PING.CONNZ",
     ]);
@@ -589,7 +596,7 @@ describe("the daemons' profiles", () => {
       ({ row }) => row.op === "pub" && row.subject.includes(".provisioner.register."),
     );
     // An agent that serves asks for it; what it may register the provisioner looks up.
-    expect(registering.map(({ name }) => name)).toEqual(["agent", "auth-server"]);
+    expect(registering.map(({ name }) => name)).toEqual(["agent", "auth-server", "delivery"]);
   });
 });
 
@@ -601,6 +608,7 @@ describe("PF.02 the life of a credential", () => {
     expect(oneShot.map(([name]) => name).toSorted()).toEqual([
       "channel-purger",
       "channel-writer",
+      "daemon-entrant",
       "deployer",
       "deprovisioner",
       "dm-reader",
@@ -620,8 +628,10 @@ describe("PF.02 the life of a credential", () => {
 
   test("PF.02 each host profile has one function: none serves, writes rows and reaches the system account at once", () => {
     const system = BUILT.filter((name) => (PROFILES[name].accounts as readonly Account[]).includes("system"));
-    expect(system).toEqual(["system-administrator"]);
-    expect(PROFILES["system-administrator"].accounts).toEqual(["system"]);
+    expect(system).toEqual(["connection-evictor", "system-administrator"]);
+    for (const name of ["connection-evictor", "system-administrator"] as const) {
+      expect(PROFILES[name].accounts).toEqual(["system"]);
+    }
   });
 });
 
@@ -646,8 +656,6 @@ describe("W9.10 a profile that nothing needs yet mints nothing (H56)", () => {
 
   test("they are these, and the views of the exchange are not among them", () => {
     expect(unbuilt.map(([name]) => name).toSorted()).toEqual([
-      "connection-evictor",
-      "delivery",
       "issuer",
       "membership-observer",
       "membership-rw",

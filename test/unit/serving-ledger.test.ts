@@ -278,6 +278,21 @@ describe("a takeover", () => {
     expect(gateOf(ledger, instanceId)).toEqual(before);
   });
 
+  test("W131.07 a frozen gate is opened by its own operation, at the next epoch and no other", async () => {
+    const { ledger, instanceId } = await served();
+    const serving = servingOver(ledger.store());
+    const begun = await serving.begin({ endpoint: ENDPOINT, owner: OWNER, userKey: B, instanceId });
+    const at = { ...begun, endpoint: ENDPOINT, registrationRevision: 8 };
+    const frozen = gateOf(ledger, instanceId);
+    for (const over of [{ opId: `take-${C}` }, { opId: `serve-${A}` }, { epoch: 1 }, { epoch: 3 }]) {
+      expect([over, (await failure(serving.open({ ...at, ...over }))).code]).toEqual([over, "expired"]);
+    }
+    expect((await failure(serving.open({ ...at, instanceId: "z".repeat(26) }))).code).toBe("expired");
+    expect(gateOf(ledger, instanceId)).toEqual(frozen);
+    await serving.open(at);
+    for (const epoch of [1, 3]) expect((await failure(serving.open({ ...at, epoch }))).code).toBe("expired");
+  });
+
   test("W131L.08 a registration revision never goes back, whichever of two requests comes late", async () => {
     const { ledger, instanceId } = await served();
     const serving = servingOver(ledger.store());

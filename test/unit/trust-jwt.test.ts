@@ -112,7 +112,7 @@ describe("what is minted", () => {
     await expect(mintUser(request("operator", "system"))).rejects.toMatchObject({ code: "failed-precondition" });
   });
 
-  test.each(["delivery", "toString", "__proto__", ""])("no credential is minted as %j", async (profile) => {
+  test.each(["supervisor", "toString", "__proto__", ""])("no credential is minted as %j", async (profile) => {
     await expect(
       mintUser(request(profile as "agent", "front", { scope: EXAMPLE_HOLDERS.agent })),
     ).rejects.toMatchObject({

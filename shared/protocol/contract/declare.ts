@@ -54,6 +54,24 @@ export type Result<C extends ClusterDeclaration, N extends CommandName<C>> =
 
 /** Checks a declaration and hands it back with its exact type. */
 export function defineCluster<const C extends ClusterDeclaration>(cluster: C): C {
+  demandLawful(cluster);
+  return cluster;
+}
+
+/** What a command says of itself, declared or in a document. */
+type CommandFacts = {
+  readonly [field in keyof Omit<CommandDeclaration, "input" | "output">]: CommandDeclaration[field] | undefined;
+} & Pick<CommandDeclaration, "name" | "class" | "effect">;
+type Named = { readonly name: string };
+
+/** The rules of a cluster (supplement A), for a declaration and for a document that somebody submits. */
+export function demandLawful(cluster: {
+  readonly urn: string;
+  readonly revision: number;
+  readonly attributes?: readonly Named[];
+  readonly commands: readonly CommandFacts[];
+  readonly events?: readonly Named[];
+}): void {
   const { urn, revision, attributes = [], commands, events = [] } = cluster;
   if (!isClusterUrn(urn)) throw refuse(urn, "has no URN of the form com.acme.deploy.v1");
   if (!count.safeParse(revision).success) throw refuse(urn, "has a revision that is no whole number from 0");
@@ -65,7 +83,6 @@ export function defineCluster<const C extends ClusterDeclaration>(cluster: C): C
     const twice = firstTwice(list.map(({ name }) => name));
     if (twice !== undefined) throw refuse(urn, `declares ${shown(twice)} twice under ${what}`);
   }
-  return cluster;
 }
 
 /** The first text that stands in a list a second time. */
@@ -74,7 +91,7 @@ export function firstTwice(list: readonly string[]): string | undefined {
 }
 
 /** What must hold of every command, in words that say what does not. */
-const RULES: readonly (readonly [broken: (command: CommandDeclaration) => boolean, what: string])[] = [
+const RULES: readonly (readonly [broken: (command: CommandFacts) => boolean, what: string])[] = [
   [({ name }) => !isOwnCommand(name), `is no command's name, or one of ${RESERVED_COMMANDS.join(", ")}`],
   [({ class: kind }) => kind !== "ephemeral" && kind !== "journal", "is neither ephemeral nor journal"],
   [({ effect }) => effect !== "read" && effect !== "write", "has neither the effect read nor write"],
@@ -106,7 +123,7 @@ function areModes(modes: readonly AuthzMode[]): boolean {
   return modes.length > 0 && new Set(modes).size === modes.length && modes.every((mode) => MODES.has(mode));
 }
 
-function checkCommand(urn: string, command: CommandDeclaration): void {
+function checkCommand(urn: string, command: CommandFacts): void {
   const rule = RULES.find(([broken]) => broken(command));
   if (rule !== undefined) throw refuse(urn, `declares ${shown(command.name)}, which ${rule[1]}`);
 }

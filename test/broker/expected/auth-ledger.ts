@@ -4,7 +4,10 @@
  */
 import { type Expected, type Who, allStreams, dot, pub, sub } from "./kit.ts";
 
-const FAMILIES = ["gate", "cred", "stage", "actor", "natkey", "chatholder", "chatowner", "chatsession"];
+const LEDGER = ["gate", "cred", "stage", "actor", "natkey", "chatholder", "chatowner", "chatsession"];
+/** Whose name an endpoint is, and the gate and credentials of its instances. */
+const SERVING = ["servicename", "epgate", "epcred"];
+const FAMILIES = [...LEDGER, ...SERVING];
 
 export function authLedger(who: Who): Expected[] {
   const { space: s, elsewhere, stranger } = who;
@@ -56,13 +59,9 @@ export function authLedger(who: Who): Expected[] {
         ...allStreams(s)
           .filter((stream) => !durables.includes(stream))
           .flatMap((stream) => pub(`$JS.API.CONSUMER.CREATE.${stream}.x.y`)),
+        ...pub(...["svcop", "uid", "session"].map((family) => `$KV.cotal_auth_${s}.${family}.x`)),
         ...pub(
-          ...["epgate", "epcred", "servicename", "svcop", "uid", "session"].map(
-            (family) => `$KV.cotal_auth_${s}.${family}.x`,
-          ),
-        ),
-        ...pub(
-          ...["goal", "oblig", "policy", "svc", "lease", "gate", "cred"].map(
+          ...["goal", "oblig", "policy", "svc", "govern", "lease", "gate", "cred"].map(
             (family) => `$KV.cotal_records_${s}.${family}.x`,
           ),
         ),

@@ -1,6 +1,7 @@
 /**
  * The auth service in front: it serves the commands of the actor ledger, speaks by derived replies only, and
- * asks the broker who is connected. Of other endpoints it calls one command: it registers its instance.
+ * asks the broker who is connected. Of other endpoints it calls three commands: it registers its instance, and
+ * has the connections of who may not be there any more ended (§13.1).
  */
 import {
   type Expected,
@@ -11,12 +12,13 @@ import {
   callerDeny,
   callerMust,
   calls,
+  callsOf,
   dot,
   pub,
   sub,
 } from "./kit.ts";
 
-const COMMANDS = ["actor-grant", "actor-narrow", "actor-revoke", "actor-list", "daemon-enter", "describe"];
+const COMMANDS = ["actor-grant", "actor-narrow", "actor-revoke", "actor-list", "daemon-enter", "serving", "describe"];
 
 export function authServer(who: Who): Expected[] {
   const { space: s, stranger } = who;
@@ -35,6 +37,7 @@ export function authServer(who: Who): Expected[] {
         ...pub(`cotal.${s}.ep.reply.auth.${who.uid}.${who.epoch}.*.*.*.*`),
         ...pub(`cotal.${s}.ep.v1.reply.auth.${who.uid}.${who.epoch}.*.*.*.*.*`),
         ...calls(who, "register"),
+        ...callsOf("delivery", who, "evict-principals", "principal-liveness"),
         // Of the account's own connections: is anybody of an ended lifecycle still there?
         ...pub("$SYS.REQ.ACCOUNT.PING.CONNZ"),
       ],
@@ -54,6 +57,9 @@ export function authServer(who: Who): Expected[] {
           `cotal.${s}.ep.one.provisioner.register.${caller(stranger)}.${NONCE}`,
           `cotal.${s}.ep.one.provisioner.mint.${caller(who)}.${NONCE}`,
           `cotal.${s}.ep.inst.provisioner.${stranger.uid}.register.${caller(who)}.${NONCE}`,
+          `cotal.${s}.ep.one.delivery.evict-principals.${caller(stranger)}.${NONCE}`,
+          `cotal.${s}.ep.one.delivery.describe.${caller(who)}.${NONCE}`,
+          `cotal.${s}.ep.one.*.evict-principals.${caller(who)}.${NONCE}`,
         ),
         ...pub(`cotal.${s}.chat.${dot(who)}.general`, `$KV.cotal_presence_${s}.${dot(who)}`, "$JS.API.INFO"),
         ...pub(`$KV.cotal_auth_${s}.actor.x`, `$KV.cotal_acl_${s}.x`, `_INBOX_${stranger.connId}.x`),

@@ -11,6 +11,8 @@ export function ledger(who: Who): Expected[] {
         ...sub(`_INBOX_${who.connId}.>`),
         ...own.flatMap((stream) => pub(`$JS.API.STREAM.INFO.${stream}`, `$JS.API.STREAM.MSG.GET.${stream}`)),
         ...pub(`$KV.cotal_auth_${s}.gate.>`, `$KV.cotal_auth_${s}.cred.>`, `$KV.cotal_auth_${s}.stage.>`),
+        // Whose name an endpoint is, and the gate and credentials of its instances.
+        ...["servicename", "epgate", "epcred"].flatMap((family) => pub(`$KV.cotal_auth_${s}.${family}.>`)),
         ...pub(
           `$KV.cotal_records_${s}.uid.>`,
           `$KV.cotal_records_${s}.lifecycle.>`,
@@ -45,13 +47,9 @@ export function ledger(who: Who): Expected[] {
         ...allStreams(s)
           .filter((stream) => !own.includes(stream))
           .flatMap((stream) => pub(`$JS.API.STREAM.INFO.${stream}`, `$JS.API.STREAM.MSG.GET.${stream}`)),
+        ...pub(...["svcop", "plane", "actor", "natkey", "uid"].map((family) => `$KV.cotal_auth_${s}.${family}.x`)),
         ...pub(
-          ...["epgate", "epcred", "servicename", "plane", "actor", "natkey", "uid"].map(
-            (family) => `$KV.cotal_auth_${s}.${family}.x`,
-          ),
-        ),
-        ...pub(
-          ...["goal", "oblig", "policy", "svc", "lease", "gate", "cred"].map(
+          ...["goal", "oblig", "policy", "svc", "govern", "lease", "gate", "cred"].map(
             (family) => `$KV.cotal_records_${s}.${family}.x`,
           ),
         ),

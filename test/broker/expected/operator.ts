@@ -23,7 +23,7 @@ export function operator(who: Who): Expected[] {
         ...callerMust(who),
         ...calls(who, "space", "channels", "roster", "mint", "deprovision", "deprovision-complete"),
         ...calls(who, "channel-set", "limits-show", "limits-set", "check", "channel-purge", "history-purge"),
-        ...calls(who, "artifacts", "endpoints"),
+        ...calls(who, "artifacts", "endpoints", "endpoint-assign"),
         ...pub(`cotal.${s}.ep.one.*.describe.${caller(who)}.*`),
         ...callsOf("auth", who, "actor-grant", "actor-narrow", "actor-revoke", "actor-list"),
       ],
@@ -32,8 +32,13 @@ export function operator(who: Who): Expected[] {
         ...untrustedMustNot(who),
         ...publishesNothing(who, { describes: true }),
         ...pub(`cotal.${s}.ep.all.provisioner.describe.${caller(who)}.${NONCE}`),
+        ...pub(
+          ...["auth.serving", "auth.daemon-enter", "delivery.evict-principals", "delivery.principal-liveness"].map(
+            (at) => `cotal.${s}.ep.one.${at}.${caller(who)}.${NONCE}`,
+          ),
+        ),
         ...sub(`cotal.${s}.chat.>`, `cotal.${s}.inst.>`, `cotal.${s}.svc.>`, `$KV.cotal_presence_${s}.>`),
-        ...["history", "dm-history", "frontier", "register"].flatMap((command) =>
+        ...["history", "dm-history", "frontier", "register", "caller-view", "daemon-enter"].flatMap((command) =>
           pub(`cotal.${s}.ep.one.provisioner.${command}.${caller(who)}.${NONCE}`),
         ),
       ],

@@ -1,8 +1,24 @@
 /**
  * Sets a space up, mints, keeps limits and settings, serves the first mediated reads. It never deletes
- * or purges a stream, never writes a ledger row, and speaks to clients by derived replies only.
+ * or purges a stream, never writes a ledger row, and speaks to clients by derived replies only. Of other
+ * endpoints it asks for the end of connections (§13.1). What an operator asks of it comes over a connection of
+ * its own, which holds those commands alone: the desk.
  */
-import { type Expected, type Line, NONCE, type Who, allStreams, caller, dash, dot, pub, sub } from "./kit.ts";
+import {
+  type Expected,
+  type Line,
+  NONCE,
+  type Who,
+  allStreams,
+  caller,
+  callerDeny,
+  callerMust,
+  callsOf,
+  dash,
+  dot,
+  pub,
+  sub,
+} from "./kit.ts";
 
 const COMMANDS = [
   "space",
@@ -11,6 +27,14 @@ const COMMANDS = [
   "frontier",
   "history",
   "dm-history",
+  "artifacts",
+  "endpoints",
+  "register",
+  "caller-view",
+  "daemon-enter",
+  "describe",
+];
+const DESK = [
   "mint",
   "deprovision",
   "deprovision-complete",
@@ -20,85 +44,126 @@ const COMMANDS = [
   "limits-show",
   "limits-set",
   "check",
-  "artifacts",
-  "endpoints",
-  "register",
-  "describe",
+  "endpoint-assign",
 ];
 
 export function provisioner(who: Who): Expected[] {
   return [inFront(who), inStore(who)];
 }
 
-function inFront(who: Who): Expected {
-  const { space: s, stranger } = who;
-  const served = COMMANDS.flatMap((command): Line[] => [
+export function provisionerDesk(who: Who): Expected[] {
+  const { space: s } = who;
+  return [
+    {
+      account: "front",
+      must: [...sub(`_INBOX_${who.connId}.>`), ...DESK.flatMap((command) => served(who, command)), ...replies(who)],
+      deny: [],
+      mustNot: [
+        ...beyondServing(who, "mint"),
+        ...COMMANDS.flatMap((command) => served(who, command)),
+        ...sub(`cotal.${s}.ep.reply.*.*.*.${caller(who)}.*`),
+        ...pub("$SYS.REQ.ACCOUNT.PING.CONNZ", `cotal.${s}.ep.one.delivery.evict-principals.${caller(who)}.${NONCE}`),
+      ],
+    },
+  ];
+}
+
+function served({ space: s, uid }: Who, command: string): Line[] {
+  return [
     { op: "sub", subject: `cotal.${s}.ep.one.provisioner.${command}.>`, queue: "provisioner" },
     { op: "sub", subject: `cotal.${s}.ep.v1.one.provisioner.${command}.>`, queue: "provisioner" },
     ...sub(`cotal.${s}.ep.all.provisioner.${command}.>`, `cotal.${s}.ep.v1.all.provisioner.${command}.>`),
     ...sub(
-      `cotal.${s}.ep.inst.provisioner.${who.uid}.${command}.>`,
-      `cotal.${s}.ep.v1.inst.provisioner.${who.uid}.${command}.>`,
+      `cotal.${s}.ep.inst.provisioner.${uid}.${command}.>`,
+      `cotal.${s}.ep.v1.inst.provisioner.${uid}.${command}.>`,
     ),
-  ]);
+  ];
+}
+
+const replies = ({ space: s, uid, epoch }: Who): Line[] =>
+  pub(
+    `cotal.${s}.ep.reply.provisioner.${uid}.${epoch}.*.*.*.*`,
+    `cotal.${s}.ep.v1.reply.provisioner.${uid}.${epoch}.*.*.*.*.*`,
+  );
+
+function inFront(who: Who): Expected {
+  const { space: s, stranger } = who;
   return {
     account: "front",
     must: [
-      ...sub(`_INBOX_${who.connId}.>`),
-      ...served,
-      ...pub(`cotal.${s}.ep.reply.provisioner.${who.uid}.${who.epoch}.*.*.*.*`),
-      ...pub(`cotal.${s}.ep.v1.reply.provisioner.${who.uid}.${who.epoch}.*.*.*.*.*`),
+      ...callerMust(who),
+      ...COMMANDS.flatMap((command) => served(who, command)),
+      ...replies(who),
+      ...callsOf("delivery", who, "evict-principals", "principal-liveness"),
+      // Of the account's own connections: is a predecessor of an instance still there?
+      ...pub("$SYS.REQ.ACCOUNT.PING.CONNZ"),
     ],
-    deny: [],
+    deny: callerDeny(who),
     mustNot: [
-      ...sub(
-        ">",
-        "cotal.>",
-        `cotal.${s}.>`,
-        `cotal.${s}.chat.>`,
-        `cotal.${s}.inst.>`,
-        `cotal.${s}.ep.>`,
-        "$SYS.>",
-        "_INBOX.>",
-        `_INBOX_${stranger.connId}.>`,
-      ),
-      // The class rail is served through the queue only, and command by command.
-      ...sub(
-        `cotal.${s}.ep.one.provisioner.mint.>`,
-        `cotal.${s}.ep.v1.one.provisioner.mint.>`,
-        `cotal.${s}.ep.v1.>`,
-        `cotal.${s}.ep.all.provisioner.>`,
-        `cotal.${s}.ep.one.provisioner.>`,
-        `cotal.${s}.ep.inst.provisioner.${who.uid}.>`,
-      ),
-      { op: "sub", subject: `cotal.${s}.ep.one.provisioner.mint.>`, queue: "other" },
-      { op: "sub", subject: `cotal.${s}.ep.v1.one.provisioner.mint.>`, queue: "other" },
-      { op: "sub", subject: `cotal.${s}.ep.one.provisioner.>`, queue: "provisioner" },
-      { op: "sub", subject: `cotal.${s}.ep.one.auth.mint.>`, queue: "provisioner" },
-      ...sub(`cotal.${s}.ep.inst.provisioner.${stranger.uid}.mint.>`),
-      // Replies: own endpoint, own instance, own epoch.
+      ...beyondServing(who, "register"),
+      ...DESK.flatMap((command) => served(who, command)),
       ...pub(
-        `cotal.${s}.ep.reply.auth.${who.uid}.${who.epoch}.${caller(stranger)}.${NONCE}`,
-        `cotal.${s}.ep.reply.provisioner.${stranger.uid}.${who.epoch}.${caller(stranger)}.${NONCE}`,
-        `cotal.${s}.ep.reply.provisioner.${who.uid}.${who.epoch + 1}.${caller(stranger)}.${NONCE}`,
-        `cotal.${s}.ep.reply.provisioner.${who.uid}.${who.epoch}.${caller(stranger)}.${NONCE}.x`,
-        `cotal.${s}.ep.v1.reply.provisioner.${who.uid}.${who.epoch + 1}.${caller(stranger)}.1.${NONCE}`,
-        `cotal.${s}.ep.v1.reply.provisioner.${stranger.uid}.${who.epoch}.${caller(stranger)}.1.${NONCE}`,
-        `cotal.${s}.ep.one.provisioner.mint.${caller(who)}.${NONCE}`,
-      ),
-      // It says nothing in anybody's name, not even its own.
-      ...pub(
-        `cotal.${s}.chat.${dot(who)}.general`,
-        `cotal.${s}.inst.${dot(stranger)}.${dot(who)}`,
-        `_INBOX_${stranger.connId}.x`,
-      ),
-      ...pub(
-        `$JS.API.CONSUMER.MSG.NEXT.DM_${s}.dm_${dash(stranger)}`,
-        `$KV.cotal_presence_${s}.${dot(who)}`,
-        `$KV.cotal_acl_${s}.x`,
+        `cotal.${s}.ep.one.delivery.evict-principals.${caller(stranger)}.${NONCE}`,
+        `cotal.${s}.ep.one.auth.serving.${caller(who)}.${NONCE}`,
+        `cotal.${s}.ep.one.*.describe.${caller(who)}.${NONCE}`,
+        "$SYS.REQ.SERVER.PING.CONNZ",
+        "$SYS.REQ.ACCOUNT.X.CONNZ",
       ),
     ],
   };
+}
+
+/** Of who serves `command`, among others. */
+function beyondServing(who: Who, command: string): Line[] {
+  const { space: s, stranger } = who;
+  return [
+    ...sub(
+      ">",
+      "cotal.>",
+      `cotal.${s}.>`,
+      `cotal.${s}.chat.>`,
+      `cotal.${s}.inst.>`,
+      `cotal.${s}.ep.>`,
+      "$SYS.>",
+      "_INBOX.>",
+      `_INBOX_${stranger.connId}.>`,
+    ),
+    // The class rail is served through the queue only, and command by command.
+    ...sub(
+      `cotal.${s}.ep.one.provisioner.${command}.>`,
+      `cotal.${s}.ep.v1.one.provisioner.${command}.>`,
+      `cotal.${s}.ep.v1.>`,
+      `cotal.${s}.ep.all.provisioner.>`,
+      `cotal.${s}.ep.one.provisioner.>`,
+      `cotal.${s}.ep.inst.provisioner.${who.uid}.>`,
+    ),
+    { op: "sub", subject: `cotal.${s}.ep.one.provisioner.${command}.>`, queue: "other" },
+    { op: "sub", subject: `cotal.${s}.ep.v1.one.provisioner.${command}.>`, queue: "other" },
+    { op: "sub", subject: `cotal.${s}.ep.one.provisioner.>`, queue: "provisioner" },
+    { op: "sub", subject: `cotal.${s}.ep.one.auth.${command}.>`, queue: "provisioner" },
+    ...sub(`cotal.${s}.ep.inst.provisioner.${stranger.uid}.${command}.>`),
+    // Replies: own endpoint, own instance, own epoch.
+    ...pub(
+      `cotal.${s}.ep.reply.auth.${who.uid}.${who.epoch}.${caller(stranger)}.${NONCE}`,
+      `cotal.${s}.ep.reply.provisioner.${stranger.uid}.${who.epoch}.${caller(stranger)}.${NONCE}`,
+      `cotal.${s}.ep.reply.provisioner.${who.uid}.${who.epoch + 1}.${caller(stranger)}.${NONCE}`,
+      `cotal.${s}.ep.reply.provisioner.${who.uid}.${who.epoch}.${caller(stranger)}.${NONCE}.x`,
+      `cotal.${s}.ep.v1.reply.provisioner.${who.uid}.${who.epoch + 1}.${caller(stranger)}.1.${NONCE}`,
+      `cotal.${s}.ep.v1.reply.provisioner.${stranger.uid}.${who.epoch}.${caller(stranger)}.1.${NONCE}`,
+      `cotal.${s}.ep.one.provisioner.${command}.${caller(who)}.${NONCE}`,
+    ),
+    // It says nothing in anybody's name, not even its own.
+    ...pub(
+      `cotal.${s}.chat.${dot(who)}.general`,
+      `cotal.${s}.inst.${dot(stranger)}.${dot(who)}`,
+      `_INBOX_${stranger.connId}.x`,
+    ),
+    ...pub(
+      `$JS.API.CONSUMER.MSG.NEXT.DM_${s}.dm_${dash(stranger)}`,
+      `$KV.cotal_presence_${s}.${dot(who)}`,
+      `$KV.cotal_acl_${s}.x`,
+    ),
+  ];
 }
 
 function inStore(who: Who): Expected {
@@ -119,9 +184,10 @@ function inStore(who: Who): Expected {
       ...pub(`$JS.API.STREAM.MSG.GET.CHAT_${s}`, `$JS.API.STREAM.MSG.GET.DM_${s}`, `$JS.API.DIRECT.GET.CHAT_${s}`),
       ...read.flatMap((stream) => pub(`$JS.API.STREAM.MSG.GET.${stream}`, `$JS.API.DIRECT.GET.${stream}`)),
       ...pub(`$KV.cotal_channels_${s}.>`, `$KV.cotal_leases_${s}.>`),
-      // The contract publisher, and service records: of all records these alone.
+      // The contract publisher, service records and governance heads: of all records these alone.
       ...pub(`cotal.${s}.epc.*`, `$JS.API.STREAM.MSG.GET.EPC_${s}`),
       ...pub(`$KV.cotal_records_${s}.svc.*.*.spec`, `$KV.cotal_records_${s}.svc.*.*.status`),
+      ...pub(`$KV.cotal_records_${s}.govern.*`),
       // The record writer: one durable, one filter.
       ...pub(
         `$JS.API.CONSUMER.CREATE.EPR_${s}.recw_${s}-svc.cotal.${s}.epr.*.*.*.svc.status`,
@@ -155,9 +221,16 @@ function inStore(who: Who): Expected {
       ),
       ...pub(`$JS.API.CONSUMER.CREATE.CHAT_${s}.x.cotal.${s}.chat.>`, `$JS.API.CONSUMER.DURABLE.CREATE.DM_${s}.x`),
       // The ledger and everybody's messages are read or written by others; of the records it reads all.
-      ...["uid.x", "lifecycle.a.b", "frontier.x", "govern.x", "contracts.x.spec", "svc.x.y", "svc.x.spec"].flatMap(
-        (key) => pub(`$KV.cotal_records_${s}.${key}`),
-      ),
+      ...[
+        "uid.x",
+        "lifecycle.a.b",
+        "frontier.x",
+        "govern.x.y",
+        "govern",
+        "contracts.x.spec",
+        "svc.x.y",
+        "svc.x.spec",
+      ].flatMap((key) => pub(`$KV.cotal_records_${s}.${key}`)),
       ...["auth", "sessions", "issued", "admission", "accepted"].flatMap((name) =>
         pub(`$JS.API.STREAM.MSG.GET.${bucket(name)}`, `$JS.API.DIRECT.GET.${bucket(name)}`, `$KV.cotal_${name}_${s}.x`),
       ),
