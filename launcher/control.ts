@@ -19,8 +19,11 @@ export type ChildStatus = {
   readonly name: string;
   readonly pid: number;
   readonly restarts: number;
-  /** `down`: not running; `failing`: runs, and says that something is wrong; `silent`: does not answer. */
-  readonly health: "ok" | "failing" | "silent" | "down";
+  /**
+   * `down`: not running; `failing`: runs, and says that something is wrong; `silent`: does not answer;
+   * `starting`: started behind a plane that is ready, and not there yet.
+   */
+  readonly health: "ok" | "failing" | "silent" | "down" | "starting";
   /** Checks that fail. */
   readonly failing: readonly HealthCheck[];
 };
@@ -65,6 +68,9 @@ async function childStatus(record: PlaneRecord, name: string): Promise<ChildStat
     return { name, pid: child?.process.pid ?? 0, restarts: child?.restarts ?? 0, health: "down", failing: [] };
   }
   const seen = name === "broker" ? await brokerHealth(record) : await daemonHealth(child);
+  if (seen.health !== "ok" && isStillToCome(record, child)) {
+    return { name, pid: child.process.pid, restarts: child.restarts, health: "starting", failing: [] };
+  }
   return { name, pid: child.process.pid, restarts: child.restarts, ...seen };
 }
 
@@ -73,6 +79,10 @@ type Seen = Pick<ChildStatus, "health" | "failing">;
 async function brokerHealth(record: PlaneRecord): Promise<Seen> {
   return { health: (await saysInfo(LOOPBACK, record.port, 2000)) ? "ok" : "silent", failing: [] };
 }
+
+/** Nobody waits for it, so nothing is wrong while it comes up: a start that fails is told as such. */
+const isStillToCome = (record: PlaneRecord, child: ChildRecord): boolean =>
+  record.phase === "ready" && child.starting === true;
 
 async function daemonHealth(child: ChildRecord): Promise<Seen> {
   const failing = child.health === undefined ? undefined : await failingChecks(child.health);

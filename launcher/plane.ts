@@ -169,10 +169,10 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
   const signIn = "sign-in, by the development issuer: whoever can read the state folder is its one person";
   const others = auth === "user" ? [timed("auth", signIn, () => keepDaemon("auth", authEnv(server, state)))] : [];
   await Promise.all([provisioner, ...others]);
+  // Nobody waits for it: a session works before it is there, and who needs it asks again.
+  if (!isOpen) void keepDaemon("delivery", deliveryEnv(server, state), "again").catch(() => undefined);
   recorder.phase("ready");
   if (!isOpen) {
-    // Nobody waits for it: a session works before it is there, and who needs it asks again.
-    void keepDaemon("delivery", deliveryEnv(server, state), "again").catch(() => undefined);
     const rest = knownSpaces(state).filter((name) => name !== space);
     void renewSpaces(state, rest, server, report, signal);
     void renewDaily(state, server, report, signal);

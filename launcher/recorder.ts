@@ -21,11 +21,19 @@ export function createRecorder(state: string, parts: readonly Supervised[]): Rec
   let record: PlaneRecord | undefined;
   const ports = new Map<string, number>();
   const children = (): PlaneRecord["children"] =>
-    parts.flatMap(({ name, child, restarts }) => {
+    parts.flatMap(({ name, child, restarts, isStarting }) => {
       const run = child();
       const health = ports.get(name);
       if (run === undefined) return [];
-      return [{ name, process: run.identity, restarts: restarts(), ...(health === undefined ? {} : { health }) }];
+      return [
+        {
+          name,
+          process: run.identity,
+          restarts: restarts(),
+          ...(health === undefined ? {} : { health }),
+          ...(isStarting() ? { starting: true } : {}),
+        },
+      ];
     });
   const write = (): void => {
     if (record !== undefined) writePlane(state, { ...record, children: children() });

@@ -22,6 +22,8 @@ export type Supervised = {
   /** The run of now; `undefined` between two. */
   readonly child: () => Child | undefined;
   readonly restarts: () => number;
+  /** Its first start is under way: it has neither served nor failed yet. */
+  readonly isStarting: () => boolean;
   readonly stop: (graceMs: number) => Promise<void>;
   readonly kill: () => void;
 };
@@ -48,6 +50,7 @@ export function supervise(options: SupervisorOptions): Supervised {
   let current: Child | undefined;
   let restarts = 0;
   let stopped = false;
+  let isStarting = true;
   let wake = (): void => undefined;
 
   let launching: Promise<Child> | undefined;
@@ -67,6 +70,7 @@ export function supervise(options: SupervisorOptions): Supervised {
       current = undefined;
       throw thrown;
     }
+    isStarting = false;
     backoff.up();
     changed();
     return child;
@@ -113,6 +117,7 @@ export function supervise(options: SupervisorOptions): Supervised {
   const begun = begin().then(
     (first) => void watch(first),
     (thrown: unknown) => {
+      isStarting = false;
       if (firstStart === "once") throw thrown;
       void startAgain(toCotalError(thrown).message);
     },
@@ -124,6 +129,7 @@ export function supervise(options: SupervisorOptions): Supervised {
     begun,
     child: () => current,
     restarts: () => restarts,
+    isStarting: () => isStarting,
     stop: async (graceMs) => {
       stopped = true;
       wake();

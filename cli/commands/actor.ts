@@ -6,7 +6,7 @@ import { DERIVED_OWNER_TOKEN } from "../../shared/protocol/base/grammar.ts";
 import { type Principal, dotForm, parseDotForm, principal } from "../../shared/protocol/base/principals.ts";
 import { roleDurable } from "../../shared/protocol/base/names.ts";
 import { checkName } from "../../shared/protocol/chat/presence.ts";
-import { CAPABILITY_WORDS, grantedCapabilities } from "../../shared/protocol/endpoint/capabilities.ts";
+import { CAPABILITY_WORDS, grantedCapabilities, parseCapability } from "../../shared/protocol/endpoint/capabilities.ts";
 import {
   ActorAnswer,
   ActorListAnswer,
@@ -74,8 +74,23 @@ async function grantActor(invocation: Invocation<GrantOptions>, who = ""): Promi
     ...(name === undefined ? {} : { name }),
   }));
   show(out, "granted", actor);
-  if (actor.allowSubscribe.length + actor.allowPublish.length === 0) {
+  const { allowSubscribe, allowPublish, capabilities } = actor;
+  if (allowSubscribe.length + allowPublish.length + capabilities.length === 0) {
     out.note("it may neither read nor post: grant it again with --subscribe and --publish");
+  }
+  await tellUnregistered(invocation, capabilities);
+}
+
+/** What a capability opens is read at a connect: one of an endpoint that is not there yet opens nothing. */
+async function tellUnregistered({ options, out, target }: Invocation<object>, capabilities: readonly string[]) {
+  const named = capabilities.map(parseCapability).flatMap((one) => (one?.kind === "endpoint" ? [one.endpoint] : []));
+  if (named.length === 0) return;
+  const at = target();
+  const found = await withRail(at, await askingCredentials(at, options, out), (rail) => rail.endpoints.endpoints());
+  const there = new Set(found.map(({ endpoint }) => endpoint));
+  for (const endpoint of new Set(named)) {
+    if (!there.has(endpoint))
+      out.note(`${endpoint} has not registered yet: connect again once cotal endpoints shows it`);
   }
 }
 

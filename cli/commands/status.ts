@@ -22,8 +22,10 @@ async function status({ options, out }: Invocation<object>): Promise<Exit> {
   const seen = await planeStatus(state);
   out.item(itemOf(state, seen), ...linesOf(out, state, seen));
   if (seen.kind !== "running") return Exit.Unreachable;
-  return seen.children.every(({ health }) => health === "ok") ? Exit.Done : Exit.Refused;
+  return seen.children.every(isWell) ? Exit.Done : Exit.Refused;
 }
+
+const isWell = ({ health }: Pick<ChildStatus, "health">): boolean => health === "ok" || health === "starting";
 
 function itemOf(state: string, seen: PlaneStatus): Item {
   if (seen.kind === "none") return { kind: "status", running: false, state };
@@ -57,7 +59,7 @@ function linesOf(out: Output, state: string, seen: PlaneStatus): string[] {
   ]);
   const parts = seen.children.map(({ name, health, pid, restarts }) => [
     name,
-    out.style(health === "ok" ? "green" : "red", health),
+    out.style(isWell({ health }) ? "green" : "red", health),
     pid === 0 ? "" : `process ${pid}`,
     restarts === 0 ? "" : `restarts ${restarts}`,
   ]);

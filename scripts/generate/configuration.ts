@@ -5,10 +5,12 @@
 import { loginPath } from "../../cli/login-file.ts";
 import { DEFAULT_PORT, planePaths } from "../../launcher/state-folder.ts";
 import { authConfig } from "../../services/auth/config.ts";
+import { deliveryConfig } from "../../services/delivery/config.ts";
 import { provisionerConfig } from "../../services/provisioner/config.ts";
 import { type Config, describeConfig } from "../../shared/daemon/config.ts";
 import { EXIT_CODES } from "../../shared/daemon/exit-codes.ts";
 import { AuthFile } from "../../shared/trust/auth-folder.ts";
+import { DeliveryFile } from "../../shared/trust/delivery-folder.ts";
 import { ProvisionerFile, trustPaths } from "../../shared/trust/folder.ts";
 import type { Generated } from "./generated.ts";
 import { code, table } from "./markdown.ts";
@@ -19,6 +21,7 @@ export const CONFIGURATION_FILE = "docs/configuration.md";
 const DAEMONS: Readonly<Record<string, Pick<Config<unknown>, "settings" | "prefix">>> = {
   provisioner: provisionerConfig,
   auth: authConfig,
+  delivery: deliveryConfig,
 };
 
 const INTRO = `<!-- Made by npm run generate from the settings tables in the sources. Do not edit. -->
@@ -96,6 +99,7 @@ function stateRows(): string[][] {
   const plane = planePaths("<state>");
   const space = "<space>";
   const file = (name: string) => `${trust.provisioner(space)}/${name}`;
+  const ofDelivery = (name: string) => `${trust.delivery(space)}/${name}`;
   const ofAuth = (name: string) => `${trust.auth(space)}/${name}`;
   const rows: readonly (readonly [string, string, string])[] = [
     [trust.operatorKey, "the broker's operator key", "trust program"],
@@ -112,7 +116,7 @@ function stateRows(): string[][] {
     [file(ProvisionerFile.Space), "the accounts it signs for, and how people get in", "provisioner"],
     [
       file(ProvisionerFile.Issued),
-      "what the trust program minted, to be entered into the ledger: the operator's",
+      "what the trust program minted, to be entered into the ledger: the operator's, and the delivery service's",
       "provisioner",
     ],
     [ofAuth(AuthFile.AuthSigner), "signs the answers to the broker, and the service's own user there", "auth service"],
@@ -125,6 +129,15 @@ function stateRows(): string[][] {
     [ofAuth(AuthFile.Uid), "the auth service's own lifecycle UID", "auth service"],
     [ofAuth(AuthFile.LedgerUid), "the lifecycle UID of its ledger", "auth service"],
     [ofAuth(AuthFile.Space), "the accounts it signs for", "auth service"],
+    [ofDelivery(DeliveryFile.FrontSigner), "signs the service's own users of front", "delivery service"],
+    [ofDelivery(DeliveryFile.OwnerSecret), "the secret from which owner tokens are derived", "delivery service"],
+    [ofDelivery(DeliveryFile.Uid), "the delivery service's own lifecycle UID", "delivery service"],
+    [
+      ofDelivery(DeliveryFile.Evictor),
+      "its user of the system account, which sees and ends connections; renewed by the trust program",
+      "delivery service",
+    ],
+    [ofDelivery(DeliveryFile.Space), "the accounts of the space, and how people get in", "delivery service"],
     [trust.sentinel(space), "what everybody presents beside a bearer; no secret", "command line"],
     [trust.operatorCreds(space), "the operator's own credential", "command line"],
     [trust.agentCreds(space, "<actor>"), "credentials kept for `--as <actor>`", "command line"],

@@ -32,6 +32,8 @@ import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
 import { bearerAudience } from "../../shared/trust/auth-folder.ts";
 import { type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
+import type { Call } from "../../shared/client/caller.ts";
+import { daemonCalls } from "../../shared/client/evictions.ts";
 import { keepRegistered } from "../../shared/client/registered.ts";
 import { authHandlers } from "./commands.ts";
 import { type AuthKeys, readAuthKeys, readIssued } from "./keys.ts";
@@ -148,9 +150,10 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
 
   let holdsPlane = (): boolean => false;
   let front: Connection | undefined;
+  let calls: Call | undefined;
   const enterListed = createIssued(ledger, nowSeconds);
   const enterIssued = async (): Promise<void> => {
-    const passed = await enterListed(readIssued(options.keysPattern, space));
+    const passed = await enterListed(() => readIssued(options.keysPattern, space));
     for (const one of passed) options.onPassedOver(one);
   };
   const inTurn = createTurns();
@@ -171,6 +174,7 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
     limits: limits.agent,
     holdsPlane: () => holdsPlane(),
     front: () => front?.nc,
+    calls: () => (front === undefined ? undefined : (calls ??= daemonCalls(front, space, me))),
   };
   const parts = planeParts(source);
   const authority = createAuthority(parts);

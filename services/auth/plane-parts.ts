@@ -21,6 +21,8 @@ import { systemOwner } from "../../shared/trust/owner.ts";
 import type { AuthKeys } from "./keys.ts";
 import type { ChatParts } from "./plane/chat/parts.ts";
 import type { ActorPage, PlaneParts } from "./plane/parts.ts";
+import type { Call } from "../../shared/client/caller.ts";
+import { evictedThrough } from "../../shared/client/evictions.ts";
 import { connectionsOver } from "../../shared/broker/still-connected.ts";
 
 export type PlaneSettings = Pick<PlaneParts, "policy" | "defaults" | "actorsPerOwner" | "localManager">;
@@ -35,6 +37,8 @@ export type PlaneSource = PlaneSettings & {
   readonly holdsPlane: () => boolean;
   /** The front connection, while this process keeps one for the plane. */
   readonly front: () => NatsConnection | undefined;
+  /** What is called over it. */
+  readonly calls: () => Call | undefined;
   /** What the space allows a connection now (decision H67). */
   readonly limits: () => ConnectionLimits;
 };
@@ -60,7 +64,7 @@ export function planeParts(source: PlaneSource): PlaneParts {
     managerInstance: keys.uid,
     makeDurables: (principal, uid, role) => ensureLifecycleDurables(store.nc, writer, { space, principal, uid, role }),
     makeQueue: (role) => ensureRoleQueue(store.nc, writer, space, role),
-    connectionsOf: connectionsOver(source.front),
+    connectionsOf: evictedThrough(source.calls, connectionsOver(source.front)),
     removeRemains: (principal, uid) => remove(source, principal, uid),
     frontiers: () => frontiersOf(store.nc, space),
     answerBytes: () => Math.min(ANSWER_BYTES, store.maxPayload - ENVELOPE_BYTES),

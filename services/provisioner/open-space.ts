@@ -33,6 +33,8 @@ import { type ServedEndpoint, type ServedEvent, serveEndpoint } from "../../shar
 import { openAcl, storedAcl } from "./acl.ts";
 import { provisionerHandlers } from "./commands.ts";
 import type { Authority, SpaceContext } from "./context.ts";
+import type { Call } from "../../shared/client/caller.ts";
+import { daemonCalls, evictedThrough } from "../../shared/client/evictions.ts";
 import { connectionsOver } from "../../shared/broker/still-connected.ts";
 import { type OwnCredential, type OwnUsers, ownCredential } from "../../shared/broker/own-credential.ts";
 import { type DaemonLedger, askedLedger, ownLedger } from "./daemon-ledger.ts";
@@ -186,6 +188,7 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
   const [frontOwn, deskOwn] = [await inFront("provisioner"), await inFront("provisioner-desk")];
   const passedOver = await rows.enterIssued();
   const [front, desk] = await Promise.all([dial("front", frontOwn), dial("desk", deskOwn)]);
+  const calls = daemonCalls(front, space, me);
   const context: SpaceContext = {
     ...parts(space, replicas),
     store: store.nc,
@@ -195,7 +198,7 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
     purger: shots.purger,
     authority: rows.store === undefined ? undefined : { keys, ledger: rows.store, cleaner: shots.cleaner },
     serving: {
-      ledger: rows.serving(() => front.nc),
+      ledger: rows.serving({ front: () => front.nc, calls: () => calls }),
       accountKey: keys.file.front,
       signer: keys.frontSigner,
       lifeSeconds: options.serveSeconds ?? Life.Service,
@@ -256,6 +259,8 @@ type LedgerSource = {
   readonly dial: Dial;
 };
 
+type InFront = { readonly front: () => NatsConnection; readonly calls: () => Call };
+
 type Rows = {
   readonly ledger: DaemonLedger;
   /** Credentials that this way of writing needs itself. */
@@ -264,7 +269,7 @@ type Rows = {
   readonly store?: LedgerStore;
   readonly enterIssued: () => Promise<PassedOver[]>;
   /** Its half of serving somebody's endpoint; `front` sees who is connected. */
-  readonly serving: (front: () => NatsConnection) => ServingLedger;
+  readonly serving: (front: InFront) => ServingLedger;
   readonly ownerOf: (text: string) => string;
 };
 
@@ -304,13 +309,13 @@ async function rowsOfOwn({ options, keys, me, dial }: LedgerSource): Promise<Row
     ledger: ownLedger(ledger, me, holder),
     owned: [own],
     store: ledger,
-    enterIssued: () => enter(readIssued(options.keysPattern, space)),
-    serving: (front) =>
+    enterIssued: () => enter(() => readIssued(options.keysPattern, space)),
+    serving: ({ front, calls }) =>
       servingLedger({
         ledger,
         space,
         accountKey: keys.file.front,
-        barrier: expiryBarrier({ connectionsOf: connectionsOver(front), now: Date.now }),
+        barrier: expiryBarrier({ connectionsOf: evictedThrough(calls, connectionsOver(front)), now: Date.now }),
         now: Date.now,
         random: randomBytes,
       }),

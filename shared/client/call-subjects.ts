@@ -5,9 +5,8 @@
  *
  * Invariants
  * 1. What comes out is what the grammar's own builders give, to the letter, and what they refuse is refused.
- * 2. No nonce is kept. So many commands at most.
+ * 2. No nonce is kept. So many commands at most: where there are more, all are forgotten and built again.
  */
-import { LRUCache } from "lru-cache";
 import { type CallAddress, type Caller, Route, endpointSubjects } from "../protocol/endpoint/grammar.ts";
 
 /** Commands and routes whose subjects are kept. */
@@ -20,7 +19,7 @@ type Subjects = { readonly request: string; readonly reply: string };
 
 export function createCallSubjects(space: string, caller: Caller): (address: CallAddress, nonce: string) => Subjects {
   const rails = endpointSubjects(space);
-  const kept = new LRUCache<string, Subjects>({ max: MAX_KEPT });
+  const kept = new Map<string, Subjects>();
   const build = (address: CallAddress, nonce: string): Subjects => ({
     request: rails.request(address, caller, nonce),
     reply: rails.replyTo(caller, nonce, address.endpoint),
@@ -30,6 +29,7 @@ export function createCallSubjects(space: string, caller: Caller): (address: Cal
     if (key === undefined) return build(address, nonce);
     let heads = kept.get(key);
     if (heads === undefined) {
+      if (kept.size >= MAX_KEPT) kept.clear();
       const { request, reply } = build(address, ANY_NONCE);
       heads = { request: request.slice(0, -ANY_NONCE.length), reply: reply.slice(0, -ANY_NONCE.length) };
       kept.set(key, heads);

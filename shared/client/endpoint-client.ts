@@ -104,6 +104,9 @@ export function createEndpointClient(options: EndpointClientOptions): EndpointCl
     },
   });
 
+  const resolve = async (endpoint: string, command: string, leftMs: number): Promise<Resolved> =>
+    resolver.ready(endpoint, command) ?? resolver.command(endpoint, command, leftMs);
+
   /** The request, and everything about it that can be refused before it is sent. */
   const prepare = async (
     endpoint: string,
@@ -145,7 +148,7 @@ export function createEndpointClient(options: EndpointClientOptions): EndpointCl
   const client: EndpointClient = {
     endpoints: (endpoint, deadlineMs = READ_MS) => readEndpoints(reads, deadlineMs, endpoint),
     describe: (endpoint, deadlineMs = DEFAULT_DEADLINE_MS) => resolver.describe(endpoint, deadlineMs),
-    resolve: (endpoint, command, deadlineMs = DEFAULT_DEADLINE_MS) => resolver.command(endpoint, command, deadlineMs),
+    resolve: (endpoint, command, deadlineMs = DEFAULT_DEADLINE_MS) => resolve(endpoint, command, deadlineMs),
     call: async (endpoint, command, args, more = {}) => {
       const { deadlineMs = DEFAULT_DEADLINE_MS, retry = false, attemptMs } = more;
       checkDeadline(deadlineMs);
@@ -153,7 +156,7 @@ export function createEndpointClient(options: EndpointClientOptions): EndpointCl
       let renewed = false;
       const once = async (leftMs: number): Promise<CallResult> => {
         const end = clock.now() + leftMs;
-        const known = await resolver.command(endpoint, command, leftMs);
+        const known = resolver.ready(endpoint, command) ?? (await resolver.command(endpoint, command, leftMs));
         refuseOther(resolved, known, `${endpoint} ${command}`);
         resolved = known;
         const request = await prepare(endpoint, known, routeTo(more), args, more);
@@ -187,7 +190,7 @@ export function createEndpointClient(options: EndpointClientOptions): EndpointCl
       const { deadlineMs = DEFAULT_DEADLINE_MS } = more;
       checkDeadline(deadlineMs);
       const end = clock.now() + deadlineMs;
-      const resolved = await resolver.command(endpoint, command, deadlineMs);
+      const resolved = await resolve(endpoint, command, deadlineMs);
       const request = await prepare(endpoint, resolved, routeTo(more), args, more);
       await rail.cast(request, Math.max(1, Math.floor(end - clock.now())));
     },
@@ -199,7 +202,7 @@ export function createEndpointClient(options: EndpointClientOptions): EndpointCl
       const entries = await readable(endpoint, client.endpoints(endpoint, left()));
       const expected = freeze(endpoint, entries);
       refuseForeign(entries);
-      const resolved = await resolver.command(endpoint, command, left());
+      const resolved = await resolve(endpoint, command, left());
       const request = await prepare(endpoint, resolved, { route: Route.All }, args, more);
       return scatter({
         rail,

@@ -26,6 +26,7 @@ import { outcomeOf } from "../protocol/endpoint/outcome.ts";
 import { tailOf } from "../protocol/endpoint/rails.ts";
 import { createCallSubjects } from "./call-subjects.ts";
 import type { DenialWatch } from "./denials.ts";
+import { createDeadlines } from "./deadlines.ts";
 import { createDismissals } from "./dismissals.ts";
 import {
   closedAfter,
@@ -95,11 +96,15 @@ export function createRail(options: RailOptions): Rail {
   const { nc, space, caller, denials, maxPending = MAX_PENDING } = options;
   const subjectsOf = createCallSubjects(space, caller);
   const dismissals = createDismissals();
+  const deadlines = createDeadlines();
   const epochs = new LRUCache<string, number>({ max: MAX_EPOCHS });
   /** By nonce; what is open and waits. */
   const open = new Map<string, Open>();
   // Of this rail alone: the broker tells one subscription of a connection that nobody is there, not all.
   const sentinels = `${options.inboxPrefix}.nr.${drawNonce(options.random)}.`;
+  // An id is no secret, only nobody else's: one draw and a count.
+  const ids = drawNonce(options.random);
+  let sentCount = 0;
   let sentinel: Subscription | undefined;
   /** One subscription for all: the nonce is the last token. */
   const listen = (): void => {
@@ -136,7 +141,7 @@ export function createRail(options: RailOptions): Rail {
     if (nc.isClosed() || nc.isDraining()) throw closedBefore(what);
     if (open.size >= maxPending) throw tooManyPending(what, maxPending);
     const nonce = drawNonce(options.random);
-    const id = drawNonce(options.random);
+    const id = `${ids}${(sentCount += 1)}`;
     const subjects = subjectsOf(address, nonce);
     const payload = encodeRequest(options, { address, ...request }, { id, replyExpected, deadlineMs }, what);
     listen();
@@ -188,7 +193,7 @@ export function createRail(options: RailOptions): Rail {
       checkDeadline(deadlineMs);
       return new Promise((resolve, reject) => {
         const settle = (end: () => void): void => {
-          clearTimeout(timer);
+          inTime();
           sent?.close();
           end();
         };
@@ -214,7 +219,7 @@ export function createRail(options: RailOptions): Rail {
           return reject(thrown);
         }
         const { what } = sent;
-        const timer = setTimeout(() => fail(silence(what, deadlineMs)), deadlineMs);
+        const inTime = deadlines.add(deadlineMs, () => fail(silence(what, deadlineMs)));
       });
     },
     cast: async (request, deadlineMs, onNobody) => {

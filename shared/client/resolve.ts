@@ -41,6 +41,8 @@ export type Resolver = {
   /** The descriptor as it is now. */
   readonly describe: (endpoint: string, deadlineMs: number) => Promise<Described>;
   readonly command: (endpoint: string, name: string, deadlineMs: number) => Promise<Resolved>;
+  /** The same, if it is kept already. */
+  readonly ready: (endpoint: string, name: string) => Resolved | undefined;
   /** What is known of this endpoint is not so any more. */
   readonly forget: (endpoint: string) => void;
   /** What is kept of it: the registration revision. */
@@ -109,11 +111,9 @@ export function createResolver({ describe, fetch, maxKept = MAX_KEPT }: Resolver
 
   return {
     describe: (endpoint, deadlineMs) => unsent(within(afresh(endpoint), `describe ${endpoint}`, deadlineMs)),
-    command: (endpoint, name, deadlineMs) => {
-      const ready = kept.get(endpoint)?.ready.get(name);
-      if (ready !== undefined) return Promise.resolve(ready);
-      return unsent(within(find(endpoint, name), `the contract of ${endpoint} ${name}`, deadlineMs));
-    },
+    ready: (endpoint, name) => kept.get(endpoint)?.ready.get(name),
+    command: (endpoint, name, deadlineMs) =>
+      unsent(within(find(endpoint, name), `the contract of ${endpoint} ${name}`, deadlineMs)),
     forget: (endpoint) => void kept.delete(endpoint),
     keptRevision: (endpoint) => kept.peek(endpoint)?.descriptor.registrationRevision,
   };

@@ -6,11 +6,12 @@
  * 1. What is listed at a start is entered before the space serves; what is listed later, at the next
  *    look.
  * 2. A lifecycle that was ended stays ended: a restart never brings it back.
- * 3. One that can't be entered is passed over by name. It never keeps the space from being served, or
- *    the end of the operator would be the end of everybody.
+ * 3. One that can't be entered is passed over by name, and so is a list that can't be read. It never keeps
+ *    the space from being served, or the end of the operator would be the end of everybody.
  */
 import { enterCredential } from "./activation.ts";
 import { type LedgerStore, createOrRead, readRow } from "./store.ts";
+import { CotalError } from "../protocol/base/errors.ts";
 import { dotForm, principal } from "../protocol/base/principals.ts";
 import { AclRow, GateRow, HeadRow, ledgerKey } from "../protocol/ledger/rows.ts";
 import type { IssuedList } from "../trust/issued.ts";
@@ -25,11 +26,11 @@ export type PassedOver = { readonly principal: string; readonly why: string };
 export function createIssued(
   ledger: LedgerStore,
   nowSeconds: () => number,
-): (issued: IssuedList) => Promise<PassedOver[]> {
+): (read: () => IssuedList) => Promise<PassedOver[]> {
   const entered = new Set<string>();
-  return async (issued) => {
+  return async (read) => {
     const passed: PassedOver[] = [];
-    for (const one of issued) {
+    for (const one of listed(read, passed)) {
       if (one.expires <= nowSeconds() || entered.has(one.credentialId)) continue;
       const why = await enterOne(ledger, one);
       if (why === undefined) entered.add(one.credentialId);
@@ -37,6 +38,16 @@ export function createIssued(
     }
     return passed;
   };
+}
+
+function listed(read: () => IssuedList, passed: PassedOver[]): IssuedList {
+  try {
+    return read();
+  } catch (thrown) {
+    if (!(thrown instanceof CotalError)) throw thrown;
+    passed.push({ principal: "everybody on the list", why: thrown.message });
+    return [];
+  }
 }
 
 /** Enters one; or says why it can't be. */

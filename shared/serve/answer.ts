@@ -11,7 +11,7 @@
  * 4. An answer that is not what the contract says does not leave: `internal`, outcome `executed`.
  */
 import type { z } from "zod";
-import { CotalError, ErrorCode, Outcome, badRequest, toCotalError } from "../protocol/base/errors.ts";
+import { CotalError, ErrorCode, Outcome, badRequest, toCotalError, withOutcome } from "../protocol/base/errors.ts";
 import { dotForm } from "../protocol/base/principals.ts";
 import { type TrustedView, describeFor } from "../protocol/contract/descriptor.ts";
 import { type CheckedRequest, checkRequest } from "../protocol/endpoint/check-request.ts";
@@ -171,14 +171,7 @@ function badAnswer(where: string, what: string): CotalError {
 }
 
 function refusal(error: CotalError, seam: Seam): CotalError {
-  const { code, message, next, details, extension, cause } = error;
-  return new CotalError(code, message, {
-    outcome: responderOutcome(seam, error.outcome),
-    details,
-    ...(next === undefined ? {} : { next }),
-    ...(extension === undefined ? {} : { extension }),
-    ...(cause === undefined ? {} : { cause }),
-  });
+  return withOutcome(error, responderOutcome(seam, error.outcome));
 }
 
 function answered(requestId: string, isCall: boolean, data: unknown): Answered {

@@ -21,7 +21,8 @@ import { answerParent } from "./child.ts";
 const CONCURRENCY = 20_000;
 
 answerParent(async ({ url, user, instances, floor, reads }: CallServerSetup): Promise<unknown> => {
-  const login = (name: string): Promise<NatsConnection> => connect({ servers: url, user: name, pass: name, noAsyncTraces: true });
+  const login = (name: string): Promise<NatsConnection> =>
+    connect({ servers: url, user: name, pass: name, noAsyncTraces: true });
   const contract = compileContract([BENCH_CLUSTER], createValidators());
   const nc = await login(user);
   const open = await login(OPEN_USER);

@@ -17,6 +17,8 @@ import { type Metric, type Report, benchLine, percentile } from "./line.ts";
 import { type Both, inTurn } from "./rounds.ts";
 
 export type CallSizes = {
+  /** Calls of each kind before anything is measured, so that every side's code is compiled. */
+  readonly warm: number;
   readonly rounds: number;
   /** Calls one after the other in a round. */
   readonly latency: number;
@@ -32,6 +34,7 @@ export type CallSizes = {
 };
 
 export const CALL_SIZES: CallSizes = {
+  warm: 10_000,
   rounds: 9,
   latency: 1000,
   rate: 15_000,
@@ -59,6 +62,7 @@ const METRICS = {
   floorRate: { metric: "call_floor_rate", unit: "1/s", note: `${IN_FLIGHT} at once` },
   rate: { metric: "call_rate", unit: "1/s", note: `${IN_FLIGHT} at once; bare: the same with nc.request` },
   rate4: { metric: "call_rate_4", unit: "1/s", note: "the same with four servers" },
+  describe: { metric: "describe_ms", unit: "ms", note: "asked anew each time; bare: one request" },
   resolve: { metric: "resolve_ms", unit: "ms", note: "cold: describe, fetch, verify; bare: one request" },
   cached: { metric: "resolve_cached_ms", unit: "ms" },
   scatter: { metric: "scatter_100_ms", unit: "ms", note: "registry read included; bare: 100 replies to one request" },
@@ -91,12 +95,14 @@ export async function call(report: Report, sizes: CallSizes = CALL_SIZES): Promi
   const resolves = (job: Job): Promise<number> => p50(sizes.resolves, job);
   try {
     await world.addServer();
+    for (const job of [floor, ours, bare]) await pipelined(sizes.warm, IN_FLIGHT, job);
     told(METRICS.floorP50, await rounds(latency, floor, bare));
     told(METRICS.p50, await rounds(latency, ours, bare));
     told(METRICS.floorRate, await rounds(many, floor, bare));
     told(METRICS.rate, await rounds(many, ours, bare));
     for (let more = 1; more < 4; more += 1) await world.addServer();
     told(METRICS.rate4, await rounds(many, ours, bare));
+    told(METRICS.describe, await rounds(resolves, () => client.describe(ENDPOINT), bare));
     told(METRICS.resolve, await rounds(resolves, () => world.newClient().resolve(ENDPOINT, COMMAND), bare));
     const { ours: cached } = await rounds(
       resolves,

@@ -33,10 +33,11 @@ const CALM_MS = 1000;
 /** A request that went out before the daemon was back is never answered: the next try comes soon. */
 const READ_TIMEOUT_MS = 500;
 
-type Daemon = "provisioner" | "auth" | "launcher" | "broker";
+type Daemon = "provisioner" | "auth" | "delivery" | "launcher" | "broker";
 const DAEMONS: readonly (readonly [Daemon, Omit<Metric, "metric" | "unit">])[] = [
   ["provisioner", { aim: "< 120", note: "bare: a node process with one nats.js connection" }],
   ["auth", { aim: "< 120", note: "bare: the same" }],
+  ["delivery", { aim: "< 120", note: "bare: the same" }],
   ["launcher", { aim: "< 120", note: "bare: the same" }],
   ["broker", { note: "bare: the same binary with JetStream and no streams" }],
 ];
@@ -83,6 +84,7 @@ async function coldStart(): Promise<{ readonly plane: TestPlane; readonly ms: nu
 async function memory(plane: TestPlane, { restMs }: IdleSizes, report: Report): Promise<void> {
   const beside = await startBareProcesses();
   try {
+    await untilWhole(plane);
     await pause(restMs);
     for (const [daemon, about] of DAEMONS) {
       const metric: Metric = { ...about, metric: `rss_${daemon}`, unit: "MiB" };
@@ -92,6 +94,11 @@ async function memory(plane: TestPlane, { restMs }: IdleSizes, report: Report): 
   } finally {
     await beside.stop();
   }
+}
+
+/** The delivery service is started behind the plane: nobody waits for it but who measures it. */
+async function untilWhole(plane: TestPlane): Promise<void> {
+  while (plane.pid("delivery") === 0) await pause(20);
 }
 
 async function recovery(plane: TestPlane, { kills }: IdleSizes, report: Report): Promise<void> {

@@ -50,6 +50,7 @@ function parts(die?: Death, over: Partial<PlaneParts> = {}): PlaneParts {
       keys: readAuthKeys(join(space.state, "spaces", "{space}", "auth"), "main"),
       cleaner: () => Promise.reject(new Error("not in this test")),
       holdsPlane: () => true,
+      calls: () => undefined,
       front: () => undefined,
       policy: "auto",
       defaults: { ...EVERYTHING, role: "reviewer" },

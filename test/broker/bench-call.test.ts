@@ -3,7 +3,17 @@ import { expect, test } from "vitest";
 import { call } from "../bench/call.ts";
 import type { BenchLine } from "../bench/line.ts";
 
-const FEW = { rounds: 1, latency: 10, rate: 200, scatters: 2, instances: 10, resolves: 3, flight: 1100, flights: 1 };
+const FEW = {
+  warm: 10,
+  rounds: 1,
+  latency: 10,
+  rate: 200,
+  scatters: 2,
+  instances: 10,
+  resolves: 3,
+  flight: 1100,
+  flights: 1,
+};
 
 test(
   "call prints each metric of the contract with the bare side's figure and the ratio",
@@ -17,6 +27,7 @@ test(
       "call_floor_rate 1/s",
       "call_rate 1/s",
       "call_rate_4 1/s",
+      "describe_ms ms",
       "resolve_ms ms",
       "scatter_100_ms ms",
       "flight_10000_mb MB",

@@ -220,6 +220,7 @@ describe("the rows on a real broker", () => {
       keys: readAuthKeys(join(space.state, "spaces", "{space}", "auth"), "main"),
       cleaner: () => Promise.reject(new Error("not in this test")),
       holdsPlane: () => true,
+      calls: () => undefined,
       front: () => undefined,
       policy: "auto",
       defaults: EVERYTHING,

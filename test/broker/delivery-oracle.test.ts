@@ -2,23 +2,27 @@
  * The eviction oracle against a real broker, in a space with static credentials: real provisioner, real
  * delivery service, and agents whose connections it ends.
  */
+import { randomBytes } from "node:crypto";
 import { connect, jwtAuthenticator, type NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { dialedAuth } from "../../shared/broker/authenticator.ts";
 import { allRows, leaderLast } from "../../shared/broker/reads.ts";
-import { DeliveryCommand } from "../../shared/grants/commands.ts";
+import { DeliveryCommand, ProvisionerCommand } from "../../shared/grants/commands.ts";
 import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
-import { type Principal, dotForm } from "../../shared/protocol/base/principals.ts";
+import { type Principal, dotForm, drawLifecycleUid, drawNonce } from "../../shared/protocol/base/principals.ts";
 import { readDescriptor } from "../../shared/protocol/contract/descriptor.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { EndpointsAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { CredentialRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
+import { newKey } from "../../shared/trust/keys.ts";
 import {
   type BarrierCaller,
   type DeliveryService,
   barrierCaller,
   startDeliveryService,
 } from "../support/delivery-service.ts";
+import { daemonCredential, freshHolder } from "../support/holders.ts";
 import { failure } from "../support/refusal.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
 
@@ -106,6 +110,33 @@ describe("W131.07 W131.10 PF.04 eviction by principal", () => {
     expect(await failure(barrier.evict({ owner, actor: "delivery" }))).toMatchObject({ code: "bad-request" });
   }, 30_000);
 
+  test("W131L.08 an instance of somebody's endpoint is a principal of its own: found and ended by its name", async () => {
+    const { owner } = of(await agent("keeper"));
+    const uid = drawLifecycleUid(randomBytes);
+    const instance = { owner, actor: `svc_${uid}` };
+    const credential = await daemonCredential(space, "service", "front", {
+      space: "main",
+      holder: { principal: instance, uid },
+      inboxNonce: drawNonce(randomBytes),
+      instanceId: uid,
+      epoch: 1,
+      endpoint: "com.acme.echo",
+      commands: ["say"],
+    });
+    const nc = await connect({
+      servers: space.url,
+      timeout: 3000,
+      reconnect: false,
+      authenticator: dialedAuth({ jwt: () => credential.jwt, sign: credential.sign }, "service").authenticate,
+    });
+    onTestFinished(() => nc.close());
+    expect(await barrier.evict({ owner, actor: "keeper" }, instance)).toMatchObject([
+      { actor: "keeper", state: "gone", found: 0 },
+      { ...instance, state: "gone", found: 1, closed: 1 },
+    ]);
+    await nc.closed();
+  }, 30_000);
+
   test("no more than 64 at once, and no name that could be more than one", async () => {
     const { owner } = space.operator().view.principal;
     const many = Array.from({ length: 65 }, (_, at) => ({ owner, actor: `a${at}` }));
@@ -164,6 +195,23 @@ describe("the daemon", () => {
     const acl = await leaderLast(store, bucketStream(bucket.acl), kvKey(bucket.acl, ledgerKey.acl(me, uid)));
     expect(acl).toBeUndefined();
   });
+
+  test.each(["provisioner", "operator", "delivery2"])(
+    "W131L.01 rows are for the daemon itself: one that asks as %s is refused, and nothing is written",
+    async (actor) => {
+      const { owner } = space.operator().view.principal;
+      const fresh = freshHolder(owner, actor);
+      const credential = await daemonCredential(space, "daemon-entrant", "front", { ...fresh, space: "main" });
+      const key = newKey("user").publicKey;
+      const expires = Math.floor(Date.now() / 1000) + 60;
+      const args = { begin: true, credentials: [{ credentialId: key, expires }] };
+      const asked = space.call(ProvisionerCommand.DaemonEnter, args, { as: credential });
+      expect((await failure(asked)).code).toBe("permission-denied");
+      const store = await space.store();
+      const gate = kvKey(bucket.auth, ledgerKey.gate(fresh.holder.uid));
+      expect(await leaderLast(store, bucketStream(bucket.auth), gate)).toBeUndefined();
+    },
+  );
 
   test("its restart is another epoch; without a provisioner it waits and says so", async () => {
     await delivery.kill("SIGTERM");

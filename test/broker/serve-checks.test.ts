@@ -218,7 +218,7 @@ describe("the bind fence", () => {
 
 describe("routes and rails", () => {
   test.each(everywhere)(
-    "W132.07 W132.15 $rail.$route is served, and answered on the same rail",
+    "W132.07 W132.15 $rail $route is served, and answered on the same rail",
     async ({ at, caller, rail }) => {
       const [heard] = await ask(asker.nc, "put", { at: at(), caller });
       expect(heard?.reply).toEqual({ v: 1, id: "r1", ok: true, data: { put: 1 } });
@@ -228,7 +228,7 @@ describe("routes and rails", () => {
     },
   );
 
-  test.each(everywhere)("W132.10 a transport reply target is not answered on $rail.$route", async ({ at, caller }) => {
+  test.each(everywhere)("W132.10 a transport reply target is not answered on $rail $route", async ({ at, caller }) => {
     const stolen: string[] = [];
     const theft = asker.nc.subscribe("elsewhere.>", { callback: (_, { subject }) => void stolen.push(subject) });
     const heard = await ask(asker.nc, "put", { at: at(), caller, replyTo: "elsewhere.here" });
@@ -262,7 +262,7 @@ describe("routes and rails", () => {
   const headerCases = PROVENANCE_HEADERS.flatMap((name) => [name, name.toLowerCase(), name.toUpperCase()]);
 
   test.each(everywhere)(
-    "W133.12 every provenance header is dropped unread on $rail.$route, in any case and empty",
+    "W133.12 every provenance header is dropped unread on $rail $route, in any case and empty",
     async ({ at, caller }) => {
       const heard = await Promise.all(
         headerCases.map((name) => ask(asker.nc, "put", { at: at(), caller, headers: [name], over: { v: 2 } })),

@@ -14,6 +14,7 @@ test(
       ["start_ms", "ms", null, 1],
       ["rss_provisioner", "MiB", "bare", 1],
       ["rss_auth", "MiB", "bare", 1],
+      ["rss_delivery", "MiB", "bare", 1],
       ["rss_launcher", "MiB", "bare", 1],
       ["rss_broker", "MiB", "bare", 1],
       ["recover_ms_broker", "ms", null, 1],

@@ -130,6 +130,8 @@ describe("start and end", () => {
       ["broker", "ok"],
       ["provisioner", "ok"],
       ["auth", "ok"],
+      // It comes up behind the plane.
+      ["delivery", matching(/^(?:starting|ok)$/)],
     ]);
     const [stopped] = await rig.plane.json("down");
     expect(stopped).toMatchObject({ kind: "stopped", ran: true });

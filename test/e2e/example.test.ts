@@ -86,6 +86,8 @@ describe("as whoever has signed in", () => {
     const [owner = ""] = String(me?.["principal"]).split(".");
     await plane.json("endpoint", "assign", "com.example.echo", "--owner", owner);
     await plane.json("actor", "grant", "echo", "--capability", "serve");
+    const early = await plane.run("actor", "grant", "early", "--capability", "com.example.echo");
+    expect(early.err).toContain("com.example.echo has not registered yet");
     const echo = running(program, plane.server);
     await expect.poll(echo.out, { timeout: 20_000 }).toMatch(/com\.example\.echo is served as/);
     await plane.json("actor", "grant", "carol", "--capability", "com.example.echo");

@@ -119,7 +119,7 @@ export type TestPlane = {
   /** The same with `--json`; throws if it did not end with 0. */
   readonly json: (...args: string[]) => Promise<Item[]>;
   readonly start: (...args: string[]) => Running;
-  readonly pid: (child: "launcher" | "broker" | "provisioner" | "auth") => number;
+  readonly pid: (child: "launcher" | "broker" | "provisioner" | "auth" | "delivery") => number;
   readonly stop: () => Promise<void>;
 };
 

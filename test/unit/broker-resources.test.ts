@@ -38,7 +38,7 @@ const TABLE: readonly (readonly [string, readonly string[], Partial<StreamSpec>]
   ["EPJ_team", ["cotal.team.epj.>"], { discard: "new", duplicate_window: 100e6 }],
   ["EPF_team", ["cotal.team.epf.>"], { discard: "new", allow_direct: true, deny_delete: true, deny_purge: true }],
   ["EPE_team", ["cotal.team.epe.>"], { discard: "old", max_age: 7 * 86400e9 }],
-  ["EPR_team", ["cotal.team.epr.>"], { discard: "new" }],
+  ["EPR_team", ["cotal.team.epr.>"], { discard: "new", max_age: 86_400e9 }],
   ["EPT_REQ_team", ["cotal.team.ept.*.*.*.*.schedule"], { discard: "new" }],
   [
     "EPT_team",

@@ -292,6 +292,13 @@ describe("W131.10 PF.04 one look", () => {
     expect((await Promise.all(later)).map(({ gap }) => gap)).toEqual(["look 2", "look 2"]);
   });
 
+  test("of a look that is shared each is given what he asked for, and no more", async () => {
+    const all = new Map(["a", "b"].map((name) => [name, [{ server: "N1", cid: 1 }]] as const));
+    const ask = shareLooks(() => Promise.resolve({ found: all, gap: undefined }));
+    const given = await Promise.all([ask(["a"]), ask(["b", "c"])]);
+    expect(given.map(({ found }) => [...found.keys()])).toEqual([["a"], ["b"]]);
+  });
+
   test("one that fails ends nobody else's", async () => {
     let runs = 0;
     const ask = shareLooks(() => {

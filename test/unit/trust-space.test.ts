@@ -1,8 +1,10 @@
 /** What lies in a space's trust folder: who is refused, and the operator's own credential. */
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { decode } from "@nats-io/jwt";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { ensureDeliveryTrust, ensureEvictorCredential } from "../../services/trust/delivery-trust.ts";
 import {
   addRevoked,
   ensureOperatorCredential,
@@ -10,9 +12,12 @@ import {
   refusedUsers,
 } from "../../services/trust/space-trust.ts";
 import { Life } from "../../shared/grants/matrix.ts";
+import { sys } from "../../shared/protocol/base/broker-subjects.ts";
 import { readCredsFile } from "../../shared/trust/creds.ts";
+import { DeliveryFile } from "../../shared/trust/delivery-folder.ts";
 import { ProvisionerFile, trustPaths } from "../../shared/trust/folder.ts";
 import { IssuedList } from "../../shared/trust/issued.ts";
+import { newKey } from "../../shared/trust/keys.ts";
 
 const NOW = 1_800_000_000;
 
@@ -70,5 +75,59 @@ describe("the operator's credential", () => {
     expect(listed(state)).toEqual([
       expect.objectContaining({ uid: read(state).uid, credentialId: read(state).userKey }),
     ]);
+  });
+});
+
+describe("the delivery service's user of the system account", () => {
+  const key = newKey("account");
+  const broker = { system: key, systemSigner: newKey("account") };
+  const path = (state: string) => join(trustPaths(state).delivery("main"), DeliveryFile.Evictor);
+  const read = (state: string) => readCredsFile(path(state)).view;
+  const ensured = async (auth: "static" | "user", at: number, state = folder()): Promise<string> => {
+    const trust = ensureSpaceTrust(state, "main");
+    ensureDeliveryTrust(state, trust);
+    await ensureEvictorCredential(state, trust, broker, auth, at);
+    return state;
+  };
+
+  test("PF.05 is of the profile connection-evictor, of the daemon's own lifecycle, and sees this space's accounts alone", async () => {
+    const state = await ensured("static", NOW);
+    const { keys } = ensureSpaceTrust(state, "main");
+    const uid = readFileSync(join(trustPaths(state).delivery("main"), DeliveryFile.Uid), "utf8").trim();
+    expect(read(state)).toMatchObject({ profile: "connection-evictor", principal: { actor: "delivery" }, uid });
+    const claims = decode<{ pub?: { allow: string[] } }>(readCredsFile(path(state)).jwt).nats;
+    const listing = (claims.pub?.allow ?? []).filter((subject) => subject.endsWith(".CONNZ"));
+    expect(listing.toSorted()).toEqual(
+      [keys.front, keys.store, keys.auth].map(({ publicKey }) => sys.accountConnections(publicKey)).toSorted(),
+    );
+  });
+
+  test("is kept in the first half of its life; a renewed one is of the same lifecycle and inbox", async () => {
+    const state = await ensured("static", NOW);
+    const first = read(state);
+    await ensured("static", NOW + Life.Static * 0.4, state);
+    expect(read(state)).toEqual(first);
+    await ensured("static", NOW + Life.Static * 0.6, state);
+    const second = read(state);
+    expect([second.uid, second.connId, second.userKey === first.userKey]).toEqual([first.uid, first.connId, false]);
+  });
+
+  test.each(["static", "user"] as const)(
+    "W131L.01 %s: is listed for whoever writes the ledger, as one that reads nothing",
+    async (auth) => {
+      const state = await ensured(auth, NOW);
+      const owner = auth === "user" ? trustPaths(state).auth("main") : trustPaths(state).provisioner("main");
+      const { principal, uid, userKey } = read(state);
+      expect(IssuedList.parse(JSON.parse(readFileSync(join(owner, ProvisionerFile.Issued), "utf8")))).toEqual([
+        { ...principal, uid, credentialId: userKey, expires: NOW + Life.Static, reads: false },
+      ]);
+    },
+  );
+
+  test("a damaged file is made anew", async () => {
+    const state = await ensured("static", NOW);
+    writeFileSync(path(state), "?");
+    await ensured("static", NOW, state);
+    expect(read(state).profile).toBe("connection-evictor");
   });
 });

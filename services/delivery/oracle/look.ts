@@ -88,8 +88,12 @@ async function list(
   let isNameless = false;
   for (let offset = 0; ;) {
     const question = pageQuestion(offset, sizes.page, server.name);
-    const answers = await gather(sys.accountConnections(account), question, (sofar) => sofar.some(isOf(server)));
-    const answer = answers.map(readPage).find((page) => page?.server.id === server.id);
+    let answer: ConnectionsPage | undefined;
+    await gather(sys.accountConnections(account), question, (sofar) => {
+      const page = readPage(sofar.at(-1));
+      if (page?.server.id === server.id) answer = page;
+      return answer !== undefined;
+    });
     if (answer === undefined) return `server ${server.name} did not list its connections`;
     const { fresh, next } = follow(answer);
     for (const one of fresh) {
@@ -104,14 +108,9 @@ async function list(
   return isNameless ? `a connection on server ${server.name} bears no name: nobody can say whose it is` : undefined;
 }
 
-const isOf =
-  ({ id }: Server) =>
-  (answer: Answered): boolean =>
-    readPage(answer)?.server.id === id;
-
-function readPage(answer: Answered): ConnectionsPage | undefined {
+function readPage(answer: Answered | undefined): ConnectionsPage | undefined {
   try {
-    return pageOf(answer);
+    return answer === undefined ? undefined : pageOf(answer);
   } catch {
     return undefined;
   }
@@ -142,6 +141,11 @@ export function shareLooks(
       last = mine.catch(() => undefined);
     }
     for (const name of names) waiting.wanted.add(name);
-    return waiting.look;
+    return waiting.look.then((seen) => ofThese(seen, names));
   };
+}
+
+/** What others have asked for in the same look is theirs. */
+function ofThese({ found, gap }: Look, names: readonly string[]): Look {
+  return { found: new Map([...found].filter(([name]) => names.includes(name))), gap };
 }

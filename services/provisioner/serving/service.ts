@@ -14,7 +14,7 @@
 import { createHash } from "node:crypto";
 import { leaderLast } from "../../../shared/broker/reads.ts";
 import { Account } from "../../../shared/grants/row.ts";
-import { CotalError, ErrorCode, Outcome } from "../../../shared/protocol/base/errors.ts";
+import { CotalError, ErrorCode, Outcome, toCotalError, withOutcome } from "../../../shared/protocol/base/errors.ts";
 import { dotForm, drawLifecycleUid, encodeToken } from "../../../shared/protocol/base/principals.ts";
 import type { FetchArtifact } from "../../../shared/protocol/contract/closure.ts";
 import { fetchCluster } from "../../../shared/protocol/contract/resolve.ts";
@@ -32,10 +32,10 @@ import { RegistrationStatus } from "../../../shared/protocol/ledger/service-rows
 import { mintUser } from "../../../shared/trust/jwt.ts";
 import { publishArtifacts } from "../artifacts.ts";
 import type { Serving, SpaceContext } from "../context.ts";
-import { readJson } from "../rows.ts";
+import { changeJson } from "../rows.ts";
 import { readSpec, specOf, writeSpec, writeStatus } from "../service-records.ts";
 import { demandForeign } from "./foreign.ts";
-import { moveHead } from "./governance.ts";
+import { checkHead, moveHead } from "./governance.ts";
 import { readSubmitted } from "./submitted.ts";
 
 export async function registerService(
@@ -46,9 +46,14 @@ export async function registerService(
   demandForeign(endpoint);
   const { serving } = context;
   const published = publishedIn(context);
-  const submitted = await readSubmitted(clusterDigests, artifacts, published);
-  const commands = submitted.commands.map(({ name }) => name);
-  if (serving !== undefined) await mint(context, serving, { ...TRIAL, endpoint, owner, userKey, commands });
+  const spec = specOf(endpoint, owner, [...new Set(clusterDigests)]);
+  const { submitted, commands } = await beforeAnything(async () => {
+    const read = await readSubmitted(clusterDigests, artifacts, published);
+    const names = read.commands.map(({ name }) => name);
+    if (serving !== undefined) await mint(context, serving, { ...TRIAL, endpoint, owner, userKey, commands: names });
+    await checkHead(context, { spec, submitted: read, published });
+    return { submitted: read, commands: names };
+  });
 
   const begun =
     serving === undefined
@@ -56,7 +61,6 @@ export async function registerService(
       : await serving.ledger.begin({ endpoint, owner, userKey, instanceId: known });
   const { instanceId, epoch } = begun;
   await publishArtifacts(context, submitted.artifacts);
-  const spec = specOf(endpoint, owner, clusterDigests);
   await moveHead(context, { opId: begun.opId, instanceId, spec, submitted, published });
   const registrationRevision = await writeSpec(context, instanceId, spec);
   const status = { epoch, state: "starting", observedSpecRevision: registrationRevision };
@@ -66,6 +70,15 @@ export async function registerService(
   await serving.ledger.open({ ...begun, endpoint, registrationRevision });
   const minting = { endpoint, owner, userKey, commands, instanceId, epoch };
   return { ...answer, credential: await enterAndMint(context, serving, minting) };
+}
+
+/** What refuses here has written nothing, and the refusal says so: it may be mended and asked again. */
+async function beforeAnything<T>(check: () => Promise<T>): Promise<T> {
+  try {
+    return await check();
+  } catch (thrown) {
+    throw withOutcome(toCotalError(thrown), Outcome.NotExecuted);
+  }
 }
 
 /** The same instance and epoch, for longer; of the contract that it registered. */
@@ -139,13 +152,16 @@ async function mint(
   return { jwt, inboxNonce, expires };
 }
 
-/** An open space proves nobody's identity: whoever asks for an instance has it. */
+/** An open space proves nobody's identity: whoever asks for an instance has it, at an epoch of his own. */
 async function beginOpen(context: SpaceContext, endpoint: string, known: string | undefined) {
   const instanceId = known ?? drawLifecycleUid(context.random);
   const key = recordKey("svc", { endpoint, instanceId }, "status");
-  const row = await readJson(context.store, context.names.bucket.records, key);
-  const epoch = (RegistrationStatus.safeParse(row?.value).data?.epoch ?? 0) + 1;
-  return { instanceId, epoch, opId: `open-${instanceId}` };
+  const place = { bucket: context.names.bucket.records, key };
+  const begun = await changeJson(context.store, context.writer, place, (current) => {
+    const before = RegistrationStatus.safeParse(current).data ?? { epoch: 0, observedSpecRevision: 0 };
+    return { ...before, epoch: before.epoch + 1, state: "starting" };
+  });
+  return { instanceId, epoch: begun?.epoch ?? 1, opId: `open-${instanceId}` };
 }
 
 const publishedIn = (context: SpaceContext): FetchArtifact => {

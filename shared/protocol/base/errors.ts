@@ -89,6 +89,18 @@ export function badRequest(message: string, next?: string): CotalError {
   });
 }
 
+/** The same error with another word on the effect. */
+export function withOutcome(error: CotalError, outcome: Outcome): CotalError {
+  const { code, message, next, details, extension, cause } = error;
+  return new CotalError(code, message, {
+    outcome,
+    details,
+    ...(next === undefined ? {} : { next }),
+    ...(extension === undefined ? {} : { extension }),
+    ...(cause === undefined ? {} : { cause }),
+  });
+}
+
 /** Any thrown value as a `CotalError`; an unknown one becomes `internal` with its cause kept. */
 export function toCotalError(thrown: unknown): CotalError {
   if (thrown instanceof CotalError) return thrown;

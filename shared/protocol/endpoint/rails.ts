@@ -81,7 +81,9 @@ export function callerOf({ owner, actor, uid, generation }: CallerTail): Caller 
 }
 
 export function tailTokens(tail: CallTail): string[] {
-  return [...callerTokens(callerOf(tail)), ...NONCE.write(tail)];
+  const { generation } = tail;
+  const caller = generation === undefined ? CALLER.write(tail) : TAIL[Rail.Versioned].write({ ...tail, generation });
+  return [...caller, ...NONCE.write(tail)];
 }
 
 /** The tokens before the nonce. */
