@@ -170,7 +170,10 @@ async function host(
       } catch (thrown) {
         const error = toCotalError(thrown);
         hosted.onTrouble?.(error);
-        if (isOver(error)) return void (await end(error, false));
+        if (isOver(error)) {
+          await end(error, false);
+          return;
+        }
         wait = pause * (0.5 + Math.random() / 2);
         pause = Math.min(pause * 2, PAUSE_MS.most);
       }

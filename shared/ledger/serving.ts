@@ -211,7 +211,10 @@ async function takeOver(parts: ServingParts, request: BeginRequest, instanceId: 
   const activation = value.op.kind === "activation";
   // A registration that died before it opened has given nothing out.
   if (!activation) {
-    await parts.barrier(servingPrincipal(owner, instanceId), await revokeAll(parts, endpoint, instanceId));
+    await parts.barrier(
+      servingPrincipal(owner, instanceId),
+      await revokeAll(parts, request, instanceId, value.processEpoch),
+    );
   }
   const begun = { instanceId, opId: value.op.opId, epoch: value.processEpoch + (activation ? 0 : 1) };
   if (value.op.opId === (activation ? activationOf(userKey) : opId)) return begun;
@@ -222,13 +225,20 @@ async function takeOver(parts: ServingParts, request: BeginRequest, instanceId: 
 const activationOf = (userKey: string): string => `serve-${userKey}`;
 const takeoverOf = (userKey: string): string => `take-${userKey}`;
 
-/** Every credential of the instance, revoked when this resolves. */
-async function revokeAll({ ledger }: ServingParts, endpoint: string, instanceId: string) {
+/** Every credential of the instance up to the epoch that is ended, revoked when this resolves. */
+async function revokeAll(
+  { ledger }: ServingParts,
+  { endpoint }: BeginRequest,
+  instanceId: string,
+  ended: number,
+): Promise<EndpointCredentialRow[]> {
   const keys = await ledger.keys("auth", endpointKey.credsOf(endpoint, instanceId));
   return Promise.all(
     keys.map(async (key) => {
       const row = await readRow(ledger, "auth", key, EndpointCredentialRow);
       if (row === undefined) throw refuse(ErrorCode.FailedPrecondition, `the row ${key} is gone`, "run cotal doctor");
+      // Somebody has finished this operation since the gate was read: that row is the successor's.
+      if (row.value.processEpoch > ended) throw new CotalError(ErrorCode.Conflict, "the gate has moved on");
       const revoked = { ...row.value, state: "revoked" } as const;
       if (row.value.state === "active") await ledger.cas("auth", key, revoked, row.revision);
       return revoked;

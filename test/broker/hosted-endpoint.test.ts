@@ -10,7 +10,7 @@ import {
   hostEndpoint,
 } from "../../shared/endpoint/index.ts";
 import { type CotalError, ErrorCode, RETRY_AFTER } from "../../shared/protocol/base/errors.ts";
-import { eventually } from "../support/cli.ts";
+import { eventually, matching } from "../support/cli.ts";
 import { startHosted } from "../support/hosted-process.ts";
 import { failure } from "../support/refusal.ts";
 import { type Sessions, type TestSession, sessionsOf } from "../support/sessions.ts";
@@ -138,7 +138,7 @@ describe("what is refused", () => {
     expect(await failure(hosting("t", {}, stranger))).toMatchObject({ code: ErrorCode.PermissionDenied });
     expect(await failure(hosting("a", { endpoint: "com.example.nobody" }))).toMatchObject({
       code: ErrorCode.PermissionDenied,
-      next: expect.stringContaining("cotal endpoint assign"),
+      next: matching(/cotal endpoint assign/),
     });
     const again = space.call("endpoint-assign", { endpoint: ENDPOINT, owner: "thieves" });
     expect(await failure(again)).toMatchObject({ code: ErrorCode.AlreadyExists });
@@ -252,7 +252,7 @@ describe("W131.07 a takeover", () => {
     const host = await coming;
     expect(Date.now() - began).toBeGreaterThan(SERVE_SECONDS * 500);
     expect(told[0]).toMatchObject({ code: ErrorCode.FailedPrecondition, outcome: "not-executed" });
-    expect(told[0]?.details).toMatchObject([{ kind: RETRY_AFTER, ms: expect.any(Number) }]);
+    expect(told[0]?.details).toMatchObject([{ kind: RETRY_AFTER }]);
     expect(host).toMatchObject({ instanceId: before.instanceId, epoch: 2 });
     expect(await say("x")).toEqual({ text: "x", by: "after" });
     expect(await caller.endpoints.call(ENDPOINT, "say", { text: "y" })).toMatchObject({ epoch: 2 });
@@ -310,7 +310,7 @@ describe("while a daemon is away", () => {
     await space.provisioner.restart();
     await sleep(SERVE_SECONDS * 1000);
     expect(await say("z")).toMatchObject({ by: "a" });
-    expect(troubles[0]).toMatchObject({ code: expect.stringMatching(/unavailable|deadline-exceeded/) });
+    expect(troubles[0]).toMatchObject({ code: matching(/unavailable|deadline-exceeded/) });
     await host.drain();
     expect(await host.closed).toBeUndefined();
   });
