@@ -2,11 +2,11 @@
  * Subscriptions whose request is over, ended together.
  *
  * To end one at once costs a packet of its own, which wakes the broker for nothing. They go out with the next
- * request instead, ahead of it, or a moment later.
+ * request instead, behind it, so that it does not wait for them; or a moment later.
  *
  * Invariants
  * 1. Whoever hands one in takes nothing from it any more.
- * 2. Every one is ended before the next request is sent: at the broker never more stand than requests wait.
+ * 2. All are ended right after the next request: at the broker never more stand than requests may wait, and one.
  * 3. The timer keeps no process alive.
  */
 import type { Subscription } from "@nats-io/transport-node";

@@ -151,7 +151,6 @@ export function createRail(options: RailOptions): Rail {
       if (open.delete(nonce) && reply !== undefined) dismissals.add(reply);
     };
     try {
-      dismissals.flush();
       if (heard !== undefined) {
         reply = nc.subscribe(subjects.reply, {
           callback: (error, message) => {
@@ -160,6 +159,7 @@ export function createRail(options: RailOptions): Rail {
         });
       }
       nc.publish(subjects.request, payload, { reply: `${sentinels}${nonce}` });
+      dismissals.flush();
     } catch (cause) {
       close();
       throw closedBefore(what, cause);

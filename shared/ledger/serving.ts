@@ -176,6 +176,8 @@ async function takeOver(parts: ServingParts, request: BeginRequest, instanceId: 
   const { ledger } = parts;
   const { endpoint, owner, userKey } = request;
   const key = endpointKey.gate(endpoint, instanceId);
+  // Before the gate: so its epoch is never ahead of what the gate says.
+  const held = await readRow(ledger, "auth", endpointKey.cred(endpoint, instanceId, userKey), EndpointCredentialRow);
   const gate = await readRow(ledger, "auth", key, EndpointGateRow);
   if (gate?.value.principal !== dotForm(servingPrincipal(owner, instanceId))) {
     throw refuse(
@@ -186,13 +188,12 @@ async function takeOver(parts: ServingParts, request: BeginRequest, instanceId: 
   }
   const { value } = gate;
   const opId = takeoverOf(userKey);
-  const held = await readRow(ledger, "auth", endpointKey.cred(endpoint, instanceId, userKey), EndpointCredentialRow);
   if (held !== undefined && (held.value.state !== "active" || held.value.processEpoch !== value.processEpoch)) {
     // Before anything is frozen for it: its row is spent, so it could serve no epoch that it opens.
     throw refuse(ErrorCode.AlreadyExists, `this key has served ${instanceId} before`, "draw a new key");
   }
   if (value.state === "open") {
-    if (held !== undefined || value.lastTakeoverOpId === opId) {
+    if (held !== undefined || (await isOpener(parts, value, { instanceId, userKey }))) {
       // The answer to an earlier request of the same process was lost.
       return { instanceId, opId: value.lastTakeoverOpId ?? opId, epoch: value.processEpoch };
     }
@@ -250,7 +251,7 @@ async function revokeAll(
 async function isOpener(
   { ledger }: ServingParts,
   { lastTakeoverOpId }: EndpointGateRow,
-  { instanceId, userKey }: EnterRequest,
+  { instanceId, userKey }: Pick<EnterRequest, "instanceId" | "userKey">,
 ): Promise<boolean> {
   if (lastTakeoverOpId !== undefined) return lastTakeoverOpId === takeoverOf(userKey);
   const staged = await readRow(ledger, "auth", endpointKey.stage(activationOf(userKey)), ServingStage);

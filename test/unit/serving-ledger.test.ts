@@ -279,6 +279,25 @@ describe("a takeover", () => {
     expect(gateOf(ledger, instanceId)).toEqual(before);
   });
 
+  test("W131.07 a process that read the gate long ago revokes nothing of those who came after", async () => {
+    const { ledger, instanceId } = await served();
+    const quick = servingOver(ledger.store());
+    const store = ledger.store();
+    let overtaken: Promise<unknown> | undefined;
+    const slow: LedgerStore = {
+      ...store,
+      // B has frozen the gate and looks for what it has to revoke; meanwhile C finishes that, and serves.
+      keys: async (bucket, filter) => {
+        await (overtaken ??= registered(quick, { userKey: C, instanceId }));
+        return store.keys(bucket, filter);
+      },
+    };
+    const late = await servingOver(slow).begin({ endpoint: ENDPOINT, owner: OWNER, userKey: B, instanceId });
+    // It did not take the epoch that C serves for its own: it took the instance over again.
+    expect([late.epoch, activeOf(ledger)]).toEqual([4, []]);
+    expect(gateOf(ledger, instanceId)).toMatchObject({ state: "frozen", processEpoch: 3, op: { opId: `take-${B}` } });
+  });
+
   test("W131.07 a frozen gate is opened by its own operation, at the next epoch and no other", async () => {
     const { ledger, instanceId } = await served();
     const serving = servingOver(ledger.store());

@@ -215,7 +215,7 @@ describe("W131.07 W131L.08 takeovers in every order", () => {
         expect(outcomes).toContainEqual({ key: current[0], epoch: gate.processEpoch });
         expect(codesOf(outcomes).filter((code) => code !== "expired")).toEqual([]);
       }),
-      { numRuns: 600 },
+      { numRuns: 1500 },
     );
   }, 60_000);
 
@@ -232,7 +232,26 @@ describe("W131.07 W131L.08 takeovers in every order", () => {
         expect(activeOf(scene.ledger)).toEqual([`${current[0]?.slice(1, 2)}${gate.processEpoch}`]);
         expect(codesOf(outcomes).filter((code) => code !== "expired" && code !== "already-exists")).toEqual([]);
       }),
-      { numRuns: 400 },
+      { numRuns: 1000 },
+    );
+  }, 60_000);
+
+  test("W131.07 W131.15 a retry beside its own request: one epoch, one row, and both are told the same", async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.scheduler(), fc.boolean(), async (scheduler, opened) => {
+        const scene = await Scene.make(scheduler, opened);
+        const key = opened ? B : A;
+        const outcomes = await scheduler.waitFor(Promise.all([scene.register(key), scene.register(key)]));
+        const epoch = opened ? 2 : 1;
+        expect(scene.faults).toEqual([]);
+        expect(outcomes).toEqual([
+          { key, epoch },
+          { key, epoch },
+        ]);
+        expect(activeOf(scene.ledger)).toEqual([`${key.slice(1, 2)}${epoch}`]);
+        expect(gateOf(scene.ledger, scene.instanceId)).toMatchObject({ state: "open", generation: epoch });
+      }),
+      { numRuns: 1000 },
     );
   }, 60_000);
 
@@ -266,7 +285,7 @@ describe("W131.07 W131L.08 takeovers in every order", () => {
           expect(EndpointCredentialRow.parse(row).holderPrincipal).toBe(`${OWNER}.svc_${scene.instanceId}`);
         }
       }),
-      { numRuns: 600 },
+      { numRuns: 1500 },
     );
   }, 60_000);
 });
