@@ -380,7 +380,7 @@ describe("register", () => {
     const context = contextOver();
     const { registrationRevision } = await register(context, auth, args);
     expect((await record(`svc.auth.${uid}.spec`))?.revision).toBe(registrationRevision);
-    expect(await register(context, auth, { ...args, epoch: 6 })).toEqual({ registrationRevision });
+    expect(await register(context, auth, { ...args, epoch: 6 })).toMatchObject({ registrationRevision, epoch: 6 });
     expect(await failure(register(context, auth, args))).toMatchObject({ code: "expired", outcome: "not-executed" });
     const late = { epoch: 5, state: "ready", observedSpecRevision: 1 };
     expect((await failure(writeStatus(context, { endpoint: "auth", instanceId: uid }, late))).code).toBe("expired");

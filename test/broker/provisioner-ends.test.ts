@@ -180,7 +180,7 @@ describe("the life of the provisioner's own credentials", () => {
       await served.stopIntake();
       await served.close();
     }
-    expect([...told].toSorted()).toEqual(["front", "ledger", "store"]);
+    expect([...told].toSorted()).toEqual(["desk", "front", "ledger", "store"]);
   });
 
   test("not renewed, as over a machine that slept: it ends with a cause, and the next run serves", async () => {
