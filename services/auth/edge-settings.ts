@@ -6,7 +6,7 @@
 import type { Context } from "../../shared/daemon/lifecycle.ts";
 import { RequestFault } from "../../shared/trust/callout.ts";
 import { DEV_ISSUER_NOTICE } from "./dev-issuer.ts";
-import type { Rate } from "./edge/buckets.ts";
+import type { Rate } from "../../shared/serve/buckets.ts";
 import { DEFAULT_LIMIT_SIZES, type LimitSizes } from "./edge/connect-limits.ts";
 import type { TlsEvent } from "./edge/face-tls.ts";
 import { idpSettings } from "./idp-settings.ts";

@@ -15,7 +15,7 @@ import { Face } from "../../shared/protocol/endpoint/views.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { sentinelUser } from "../../shared/trust/sentinel.ts";
 import { createDevIssuer } from "./dev-issuer.ts";
-import type { Rate } from "./edge/buckets.ts";
+import type { Rate } from "../../shared/serve/buckets.ts";
 import { type ChatEvent, chatRoutes } from "./edge/chat-routes.ts";
 import type { ConnectLimits } from "./edge/connect-limits.ts";
 import { type ExchangeEvent, createExchange } from "./edge/exchange.ts";

@@ -10,6 +10,7 @@ import type { Principal, RandomBytes } from "../../shared/protocol/base/principa
 import type { SpaceSubjects } from "../../shared/protocol/base/subjects.ts";
 import type { OwnEndpoint } from "../../shared/protocol/endpoint/own-contracts.ts";
 import type { SpaceSettings } from "../../shared/protocol/chat/space-settings.ts";
+import type { Buckets } from "../../shared/serve/buckets.ts";
 import type { SigningKey } from "../../shared/trust/keys.ts";
 import type { AclReader } from "./acl.ts";
 import type { ProvisionerKeys } from "./keys.ts";
@@ -47,6 +48,8 @@ export type SpaceContext = {
   readonly settings: SpaceSettings;
   readonly authority: Authority | undefined;
   readonly serving: Serving | undefined;
+  /** How often an owner may register instances. */
+  readonly registrations: Buckets;
   /** Who the daemon of this name is here; an open space knows nobody. */
   readonly daemon: ((name: OwnEndpoint) => Principal) | undefined;
   /** A connection that lives for one removal of chat history; an open space needs none. */

@@ -28,6 +28,7 @@ import { type LedgerSource, rowsFromAuth, rowsOfOwn } from "./ledger-source.ts";
 import { type OneShots, oneShots } from "./one-shots.ts";
 import { type Dial, type Dialed, type OpenSpaceOptions, dialOptions, nowSeconds } from "./open-options.ts";
 import { serve } from "./serve-space.ts";
+import { createBuckets } from "../../shared/serve/buckets.ts";
 import { setUpSettings, setUpStreams } from "./setup.ts";
 import { type Drift, verifyStreams } from "../../shared/broker/ensure.ts";
 import { spaceStreams } from "../../shared/broker/resources.ts";
@@ -51,6 +52,10 @@ export type OpenSpace = {
 };
 
 type Served = Omit<OpenSpace, "broken" | "close">;
+
+/** Instances that one owner may register: a deployment at once, and a crash loop slowly. */
+const REGISTRATIONS = { burst: 128, perMinute: 6 } as const;
+const OWNERS = 10_000;
 
 /** Takes one space up and serves it. Throws a `CotalError`; nothing stays open then. */
 export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
@@ -219,5 +224,6 @@ async function openUnguarded(options: OpenSpaceOptions, dial: Dial): Promise<Ser
 function parts(space: string, replicas: 1 | 3) {
   const names = spaceNames(space);
   const subjects = spaceSubjects(space);
-  return { space, names, subjects, replicas, now: Date.now, random: randomBytes };
+  const registrations = createBuckets(REGISTRATIONS, OWNERS, () => performance.now());
+  return { space, names, subjects, replicas, registrations, now: Date.now, random: randomBytes };
 }

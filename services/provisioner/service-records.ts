@@ -47,9 +47,11 @@ export function specOf(endpoint: string, owner: string, clusterDigests: readonly
 export async function writeSpec(store: Store, instanceId: string, spec: RegistrationSpec): Promise<number> {
   const bucket = store.names.bucket.records;
   const key = recordKey("svc", { endpoint: spec.endpoint, instanceId }, "spec");
-  await changeJson(store.store, store.writer, { bucket, key }, (current) =>
-    current !== undefined && canonicalJson(current) === canonicalJson(spec) ? undefined : spec,
-  );
+  await changeJson(store.store, store.writer, { bucket, key }, (current) => {
+    const theirs = RegistrationSpec.safeParse(current).data?.epoch ?? 0;
+    if (spec.epoch !== undefined && theirs > spec.epoch) throw superseded(spec.epoch, theirs);
+    return current !== undefined && canonicalJson(current) === canonicalJson(spec) ? undefined : spec;
+  });
   const row = await readJson(store.store, bucket, key);
   if (row !== undefined) return row.revision;
   throw new CotalError(ErrorCode.Internal, "the registration that was just written is gone", {

@@ -64,6 +64,8 @@ export type Host = {
 /** A registration waits until a predecessor is proved gone. */
 const REGISTER_MS = 25_000;
 const RENEW_MS = 5_000;
+/** How long a start waits for daemons that start beside it. */
+const ABSENT_MS = 60_000;
 const DEFAULTS = { concurrency: 256, perCaller: 32 } as const;
 /** A credential is renewed when this share of its life is over, a little earlier or later. */
 const RENEW_AT = { from: 0.45, spread: 0.1 } as const;
@@ -100,7 +102,7 @@ async function host(
     artifacts: contract.artifacts.map(({ text }) => text),
     ...(hosted.instanceId === undefined ? {} : { instanceId: hosted.instanceId }),
   };
-  const registered = await whenFree(() => ask(asked, REGISTER_MS), hosted, options.signal);
+  const registered = await registering(() => ask(asked, REGISTER_MS), hosted, options.signal);
   const { instanceId, epoch, registrationRevision } = registered;
   const dialing = dialOptions(options, session, instanceId);
   let credential = registered.credential;
@@ -190,19 +192,28 @@ async function host(
   };
 }
 
-/** Waits for the end of the instance's predecessor, as long as that is what is missing. */
-async function whenFree<T>(run: () => Promise<T>, { onTrouble }: HostedEndpoint, signal?: AbortSignal): Promise<T> {
+/**
+ * Waits as long as it is told to (its predecessor is not over, it registers too often), and a while for a
+ * space whose daemons are not there yet. A repetition is the same operation: it asks with the same key.
+ */
+async function registering<T>(run: () => Promise<T>, { onTrouble }: HostedEndpoint, signal?: AbortSignal): Promise<T> {
+  const began = performance.now();
   for (;;) {
     try {
       return await run();
     } catch (thrown) {
       const error = toCotalError(thrown);
-      const wait = error.details.find(({ kind }) => kind === RETRY_AFTER)?.["ms"];
+      const wait = error.details.find(({ kind }) => kind === RETRY_AFTER)?.["ms"] ?? patience(error, began);
       if (typeof wait !== "number" || signal?.aborted === true) throw error;
       onTrouble?.(error);
       await sleep(wait + Math.random() * PAUSE_MS.first, undefined, { signal }).catch(() => undefined);
     }
   }
+}
+
+function patience({ code }: CotalError, began: number): number | undefined {
+  const passing = code === ErrorCode.Unavailable || code === ErrorCode.DeadlineExceeded;
+  return passing && performance.now() - began < ABSENT_MS ? PAUSE_MS.first : undefined;
 }
 
 /** Another process has taken the instance over, or the right to serve was taken away. */

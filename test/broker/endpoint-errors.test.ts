@@ -32,6 +32,8 @@ let client: EndpointClient;
 /** What the handler throws, by the number it is asked for. */
 let refusals: CotalError[] = [];
 let ran = 0;
+/** What the handler was told of each call's trace. */
+const traces: unknown[] = [];
 
 beforeAll(async () => {
   broker = await startBroker();
@@ -42,8 +44,9 @@ beforeAll(async () => {
     endpoint: "com.acme.refuser",
     contract: refuser,
     handlers: handlersOf(REFUSER, {
-      refuse: ({ at }) => {
+      refuse: ({ at }, call) => {
         ran += 1;
+        traces.push(call.traceparent);
         return Promise.reject(refusals[at] ?? new Error("there is no such refusal"));
       },
     }),
@@ -55,6 +58,7 @@ beforeAll(async () => {
 beforeEach(() => {
   refusals = [];
   ran = 0;
+  traces.length = 0;
 });
 afterAll(async () => {
   await asker.close();
@@ -136,6 +140,16 @@ describe("W133.10 a refusal of a handler", () => {
     ]);
     expect(Buffer.byteLength(longest)).toBe(64);
   });
+});
+
+test("W133.06 the trace of a call comes to its handler as it was sent, on a cast too; without one there is none", async () => {
+  const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  refusals = [new CotalError(ErrorCode.Conflict, "taken")];
+  await failure(client.call("com.acme.refuser", "refuse", { at: 0 }, { traceparent }));
+  await failure(client.call("com.acme.refuser", "refuse", { at: 0 }));
+  await client.cast("com.acme.refuser", "refuse", { at: 0 }, { traceparent });
+  await expect.poll(() => ran).toBe(3);
+  expect(traces).toEqual([traceparent, undefined, traceparent]);
 });
 
 describe("W133.01 one field at a time", () => {

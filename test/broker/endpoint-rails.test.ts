@@ -126,7 +126,7 @@ describe("W132.08 W132.15 a caller's row", () => {
   );
 
   test.each(forms)(
-    "W132.08 W132.15 of $what is that caller's: no other lifecycle, generation, actor, owner or arity",
+    "W132.08 W132.15 W133.04 of $what is that caller's: no other lifecycle, generation, actor, owner or arity",
     async ({ user, caller, address }) => {
       const prober = await proberOf(user);
       const own = rails.request(address, caller, NONCE);

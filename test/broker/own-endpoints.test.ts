@@ -30,6 +30,7 @@ import { RegistrationSpec, RegistrationStatus } from "../../shared/protocol/ledg
 import type { Credential } from "../../shared/trust/creds.ts";
 import { failure } from "../support/refusal.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+import { unpaced } from "../support/unpaced.ts";
 
 const names = spaceNames("main");
 const contract = ownContract(EndpointName.Provisioner);
@@ -71,6 +72,7 @@ const contextOver = (): SpaceContext => ({
   settings: {} as SpaceContext["settings"],
   authority: undefined,
   serving: undefined,
+  registrations: unpaced,
   daemon: (name) => ({ owner: "sys", actor: name }),
   purger: undefined,
   replicas: 1,

@@ -17,6 +17,7 @@ import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
 import type { HistoryAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import type { z } from "zod";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+import { unpaced } from "../support/unpaced.ts";
 
 type History = z.infer<typeof HistoryAnswer>;
 
@@ -59,6 +60,7 @@ async function counted<T>(
     settings: ((await space.call("space", {})) as { settings: SpaceContext["settings"] }).settings,
     authority: undefined,
     serving: undefined,
+    registrations: unpaced,
     purger: undefined,
     daemon: undefined,
     replicas: 1,

@@ -24,6 +24,7 @@ import { mint } from "../../services/provisioner/mint.ts";
 import { untilItEnds } from "../support/crash.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { unpaced } from "../support/unpaced.ts";
 import { join } from "node:path";
 
 let space: TestSpace;
@@ -295,6 +296,7 @@ async function withContext<T>(death: Death, run: (context: SpaceContext) => Prom
     purger: undefined,
     daemon: undefined,
     serving: undefined,
+    registrations: unpaced,
     authority: {
       keys,
       ledger: brokerLedgerStore(store, writer, "main"),

@@ -13,6 +13,7 @@ import { EndpointsAnswer, RegisterAnswer } from "../../shared/protocol/endpoint/
 import { GovernRow } from "../../shared/protocol/ledger/service-rows.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { headKey } from "../support/heads.ts";
+import { tap } from "../support/probe.ts";
 import { failure } from "../support/refusal.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
 
@@ -137,6 +138,18 @@ describe("what is refused", () => {
     expect(await listed(endpoint)).toEqual([]);
     expect(await headOf(endpoint)).toBeUndefined();
   });
+});
+
+test("PD.08 what a registration decides on is read at the leader, and nothing of it directly", async () => {
+  const endpoint = await assigned();
+  const asked = await tap(store, "$JS.API.>");
+  await register(endpoint, { clusters: [withCommands({})] });
+  await store.flush();
+  const reads = asked.subjects().filter((subject) => /\.(?:MSG|DIRECT)\.GET\./.test(subject));
+  asked.stop();
+  const { auth } = spaceNames("main").bucket;
+  const at = (bucket: string) => `$JS.API.STREAM.MSG.GET.${bucketStream(bucket)}`;
+  expect(new Set(reads)).toEqual(new Set([at(records), at(auth), `$JS.API.STREAM.MSG.GET.${spaceNames("main").epc}`]));
 });
 
 describe("what follows a registration", () => {

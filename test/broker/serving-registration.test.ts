@@ -37,6 +37,9 @@ import { OWNER, STRANGER, SYSTEM } from "../support/plane-parts.ts";
 import { put } from "../support/raw-jetstream.ts";
 import { failure } from "../support/refusal.ts";
 import { servingParts } from "../support/serving-parts.ts";
+import { createBuckets } from "../../shared/serve/buckets.ts";
+import { RETRY_AFTER } from "../../shared/protocol/base/errors.ts";
+import { unpaced } from "../support/unpaced.ts";
 import { servingLedger } from "../../shared/ledger/serving.ts";
 
 const names = spaceNames("main");
@@ -89,6 +92,7 @@ function contextOver(serving: Serving | undefined, die?: Death): SpaceContext {
     settings,
     authority: undefined,
     serving,
+    registrations: unpaced,
     daemon: undefined,
     purger: undefined,
     replicas: 1,
@@ -191,7 +195,7 @@ describe("a registration", () => {
     const { instanceId, registrationRevision } = answer;
     expect(answer.epoch).toBe(1);
     expect(await specRow(endpoint, instanceId)).toEqual({
-      spec: specOf(endpoint, OWNER, ONE.clusterDigests),
+      spec: { ...specOf(endpoint, OWNER, ONE.clusterDigests), epoch: 1 },
       revision: registrationRevision,
     });
     expect(await statusOf(endpoint, instanceId)).toEqual({
@@ -202,7 +206,7 @@ describe("a registration", () => {
     expect(gateOf(ledger, endpoint, instanceId)).toMatchObject({ state: "open", registrationRevision });
     expect(activeOf(ledger)).toEqual([userKey]);
     const head = await headOf(endpoint);
-    expect(isFinished(head, canonicalDigest(specOf(endpoint, OWNER, ONE.clusterDigests)))).toBe(true);
+    expect(isFinished(head, canonicalDigest({ ...specOf(endpoint, OWNER, ONE.clusterDigests), epoch: 1 }))).toBe(true);
     expect(head.registration).toMatchObject({ instanceId, opId: `serve-${userKey}` });
     expect(head.commands).toEqual([{ command: "run" }]);
     const row = EndpointCredentialRow.parse(ledger.row("auth", endpointKey.cred(endpoint, instanceId, userKey)));
@@ -378,8 +382,8 @@ describe("a process that was overtaken while it registered", () => {
     ]);
   });
 
-  // The record is in another bucket than the gate, and its write is not pinned to an epoch.
-  test.fails("W131.07 PA.08 leaves its successor's record alone", async () => {
+  // The record is in another bucket than the gate: it carries the epoch of who wrote it.
+  test("W131.07 PA.08 leaves its successor's record alone", async () => {
     const { second, spec } = await overtaken(TWO, ONE);
     expect([spec?.revision, spec?.spec.clusterDigests]).toEqual([second.registrationRevision, ONE.clusterDigests]);
   });
@@ -585,5 +589,30 @@ describe("PA.12 PB.06 the governance head", () => {
     expect((await failure(head(endpoint, TWO))).code).toBe("failed-precondition");
     await put(connection.nc, subject, "", { [Header.KvOperation]: "DEL" });
     expect((await failure(head(endpoint, ONE))).code).toBe("failed-precondition");
+  });
+});
+
+describe("the pace of registrations", () => {
+  test("W131.15 an owner that registers over and over is told to wait, and when; another one is not slowed", async () => {
+    const { endpoint, serving } = await named();
+    let at = 0;
+    const registrations = createBuckets({ burst: 2, perMinute: 6 }, 10, () => at);
+    const context = { ...contextOver(serving), registrations };
+    const once = () => register(context, { endpoint, userKey: key(), contract: ONE });
+    await once();
+    await once();
+    const error = await failure(once());
+    expect(error).toMatchObject({ code: "resource-exhausted", outcome: "not-executed" });
+    expect(error.details).toEqual([{ kind: RETRY_AFTER, ms: 10_000 }]);
+    const other = registerService(context, caller(STRANGER), {
+      endpoint,
+      userKey: key(),
+      clusterDigests: ONE.clusterDigests.slice(),
+      artifacts: ONE.artifacts.map(({ text }) => text),
+    });
+    // Refused for its name, and not for the pace.
+    expect((await failure(other)).code).toBe("permission-denied");
+    at = 10_000;
+    expect(await once()).toMatchObject({ epoch: 1 });
   });
 });

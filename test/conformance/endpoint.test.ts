@@ -215,7 +215,7 @@ describe("PI.07 an endpoint", () => {
     await expectNothingDone();
   });
 
-  test("PI.07 W132.08 takes the subject for the boundary: no other caller, mode or target can be asked for, and the body adds nothing", async () => {
+  test("PI.07 W132.08 W133.11 takes the subject for the boundary: no other caller, mode or target can be asked for, and the body adds nothing", async () => {
     const prober = createProber(raw);
     const me = tripleOf(carol);
     const [owner = "", actor = "", uid = ""] = me.split(".");

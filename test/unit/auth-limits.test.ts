@@ -1,7 +1,7 @@
 /** Connect limits: who is charged for what, for how long, and that memory stays bounded. */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createBuckets } from "../../services/auth/edge/buckets.ts";
+import { createBuckets } from "../../shared/serve/buckets.ts";
 import { type LimitSizes, createConnectLimits, hostKey } from "../../services/auth/edge/connect-limits.ts";
 
 const SIZES: LimitSizes = {

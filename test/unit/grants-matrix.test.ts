@@ -534,7 +534,7 @@ describe("the daemons' profiles", () => {
     ]);
   });
 
-  test("the auth service writes the ledger's families, the claim of its plane and read lists; it reads by leader only", () => {
+  test("PD.08 the auth service writes the ledger's families, the claim of its plane and read lists; it reads by leader only", () => {
     const rows = rowsOf("auth-ledger").map(({ op, subject }) => `${op} ${subject}`);
     expect(rows.filter((row) => row.startsWith("pub $KV")).toSorted()).toEqual(
       [

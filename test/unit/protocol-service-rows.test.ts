@@ -144,6 +144,9 @@ describe("the governance head", () => {
       command: "stop",
       modes: ["owner", "self"],
     });
+    // Who holds a grant of it holds it under that capability.
+    const loosened = refusal(() => governed(head, change({ commands: [{ command: "pay" }] })));
+    expect([loosened.code, loosened.outcome]).toEqual(["failed-precondition", "not-executed"]);
     for (const bad of [
       { command: "Stop" },
       { command: "a", modes: [] },

@@ -369,7 +369,7 @@ describe("PA.04 what it may cost", () => {
       }),
     );
     await expectRefused(submit(showing(...heavy), ...heavy), "contract-invalid", "to compile");
-  }, 60_000);
+  }, 120_000);
 
   test("PA.04 closures that share their members are counted each, by all that is read for them", async () => {
     const shared = Array.from({ length: 4 }, (_, at) => ({ $comment: `${at}${"x".repeat(240_000)}`, type: "null" }));

@@ -11,7 +11,7 @@
  */
 import { isIPv6 } from "node:net";
 import { type Principal, dotForm } from "../../../shared/protocol/base/principals.ts";
-import { type Rate, createBuckets } from "./buckets.ts";
+import { type Rate, createBuckets } from "../../../shared/serve/buckets.ts";
 
 export type LimitSizes = {
   readonly actor: Rate;

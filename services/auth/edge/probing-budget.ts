@@ -6,7 +6,7 @@
  * 2. A full budget changes what a refusal says and nothing else. A good proof is served all the same, or
  *    one client with a dead token would lock out everybody who shares its address (field case 20).
  */
-import { type Rate, createBuckets } from "./buckets.ts";
+import { type Rate, createBuckets } from "../../../shared/serve/buckets.ts";
 import { hostKey } from "./connect-limits.ts";
 import type { Peer } from "./http.ts";
 import { type Answer, tooMany } from "./refusals.ts";

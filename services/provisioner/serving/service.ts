@@ -8,13 +8,21 @@
  * Invariants
  * 1. Everything that can refuse, refuses before the first write: names, contract, size of the credential.
  * 2. The owner comes from the caller's subject. Of what it says of itself only the contract and its key count.
- * 3. A credential serves the commands of the registered contract, on the rails of its own incarnation, and
+ * 3. An owner registers as often as a burst allows, and then slowly: every registration leaves rows for good.
+ * 4. A credential serves the commands of the registered contract, on the rails of its own incarnation, and
  *    ends within minutes: no daemon can revoke a JWT, so what an instance left behind ends by itself.
  */
 import { createHash } from "node:crypto";
 import { leaderLast } from "../../../shared/broker/reads.ts";
 import { Account } from "../../../shared/grants/row.ts";
-import { CotalError, ErrorCode, Outcome, toCotalError, withOutcome } from "../../../shared/protocol/base/errors.ts";
+import {
+  CotalError,
+  ErrorCode,
+  Outcome,
+  toCotalError,
+  withOutcome,
+  RETRY_AFTER,
+} from "../../../shared/protocol/base/errors.ts";
 import { dotForm, drawLifecycleUid, encodeToken } from "../../../shared/protocol/base/principals.ts";
 import type { FetchArtifact } from "../../../shared/protocol/contract/closure.ts";
 import { fetchCluster } from "../../../shared/protocol/contract/resolve.ts";
@@ -45,6 +53,7 @@ export async function registerService(
 ): Promise<RegisterAnswer> {
   demandForeign(endpoint);
   const { serving } = context;
+  demandPace(context, owner);
   const published = publishedIn(context);
   const spec = specOf(endpoint, owner, [...new Set(clusterDigests)]);
   const { submitted, commands } = await beforeAnything(async () => {
@@ -61,8 +70,9 @@ export async function registerService(
       : await serving.ledger.begin({ endpoint, owner, userKey, instanceId: known });
   const { instanceId, epoch } = begun;
   await publishArtifacts(context, submitted.artifacts);
-  await moveHead(context, { opId: begun.opId, instanceId, spec, submitted, published });
-  const registrationRevision = await writeSpec(context, instanceId, spec);
+  const own = { ...spec, epoch };
+  await moveHead(context, { opId: begun.opId, instanceId, spec: own, submitted, published });
+  const registrationRevision = await writeSpec(context, instanceId, own);
   const status = { epoch, state: "starting", observedSpecRevision: registrationRevision };
   await writeStatus(context, { endpoint, instanceId }, status);
   const answer = { registrationRevision, instanceId, epoch };
@@ -70,6 +80,18 @@ export async function registerService(
   await serving.ledger.open({ ...begun, endpoint, registrationRevision });
   const minting = { endpoint, owner, userKey, commands, instanceId, epoch };
   return { ...answer, credential: await enterAndMint(context, serving, minting) };
+}
+
+/** What is registered stays: a service that starts over and over is slowed down, and told so. */
+function demandPace({ registrations }: SpaceContext, owner: string): void {
+  const wait = registrations.wait(owner);
+  registrations.take(owner);
+  if (wait === 0) return;
+  throw new CotalError(ErrorCode.ResourceExhausted, "this owner's endpoints register too often", {
+    outcome: Outcome.NotExecuted,
+    next: "ask again then; if a service starts over and over, find out why",
+    details: [{ kind: RETRY_AFTER, ms: wait * 1000 }],
+  });
 }
 
 /** What refuses here has written nothing, and the refusal says so: it may be mended and asked again. */
@@ -91,6 +113,9 @@ export async function renewService(
   const found = await readSpec(context, endpoint, instanceId);
   if (found === undefined || found.spec.owner !== owner) {
     throw refuse(ErrorCode.NotFound, `${endpoint} has no instance ${instanceId} of this owner`, "register it again");
+  }
+  if (found.spec.epoch !== epoch) {
+    throw refuse(ErrorCode.Expired, `epoch ${epoch} of this instance is over`, "stop this process, or register again");
   }
   const answer = { registrationRevision: found.revision, instanceId, epoch };
   const { serving } = context;

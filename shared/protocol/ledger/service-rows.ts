@@ -35,6 +35,8 @@ export const RegistrationSpec = z.looseObject({
   clusterDigests: z.array(digest).max(MAX_CLUSTERS).refine(isSortedSet, "not sorted, or one twice"),
   protocol: z.looseObject({ v: count }),
   activation: Activation.optional(),
+  /** Of somebody else's instance: the process that registered it. One that was overtaken writes no more. */
+  epoch: count.optional(),
 });
 export type RegistrationSpec = z.infer<typeof RegistrationSpec>;
 
@@ -146,7 +148,14 @@ export function governed(before: GovernRow | undefined, change: GovernChange): G
 function widened(known: readonly GovernedCommand[], registered: readonly GovernedCommand[]): GovernedCommand[] {
   const commands = new Map(known.map((one) => [one.command, one]));
   for (const one of registered) {
-    const modes = [...new Set([...(commands.get(one.command)?.modes ?? []), ...(one.modes ?? [])])].toSorted();
+    const known = commands.get(one.command);
+    if (known !== undefined && known.capability !== one.capability) {
+      throw refuse(
+        `the command ${one.command} asks for another capability than before`,
+        "give the changed command another name: others hold grants of this one",
+      );
+    }
+    const modes = [...new Set([...(known?.modes ?? []), ...(one.modes ?? [])])].toSorted();
     commands.set(one.command, { ...one, ...(modes.length === 0 ? {} : { modes }) });
   }
   return [...commands.values()].toSorted((a, b) => (a.command < b.command ? -1 : 1));
