@@ -75,7 +75,7 @@ async function grantActor(invocation: Invocation<GrantOptions>, who = ""): Promi
   }));
   show(out, "granted", actor);
   const { allowSubscribe, allowPublish, capabilities } = actor;
-  if (allowSubscribe.length + allowPublish.length + capabilities.length === 0) {
+  if (allowSubscribe.length + allowPublish.length === 0) {
     out.note("it may neither read nor post: grant it again with --subscribe and --publish");
   }
   await tellUnregistered(invocation, capabilities);

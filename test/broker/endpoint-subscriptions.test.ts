@@ -149,3 +149,17 @@ test("no more stand than may wait and one, also while those that are over have n
   }
   expect(most).toBe(5);
 });
+
+test("no id comes twice of one rail, nor of two", async () => {
+  const ids: string[] = [];
+  answer = ({ request }) => {
+    ids.push(request.id);
+    return {};
+  };
+  const other = callerOn(asker.nc, asker.inboxPrefix);
+  for (let n = 0; n < 12; n += 1) {
+    for (const { rail } of [rig, other]) await rail.ask({ address: ADDRESS, args: {} }, 5000);
+  }
+  expect(ids).toHaveLength(24);
+  expect(new Set(ids).size).toBe(24);
+});

@@ -284,12 +284,12 @@ describe("doctor, the stores and the limits", () => {
   test("a daemon that can't serve its space: up says what it waits for, and why it gave up", async () => {
     await cli(rig.up("--detach"));
     await rig.plane.run("down");
-    const file = join(rig.state, "spaces", "main", "provisioner", "issued.json");
+    const file = join(rig.state, "spaces", "main", "provisioner", "ledger.uid");
     const whole = readFileSync(file, "utf8");
     writeFileSync(file, "{}");
     const running = startCli(rig.up("--json"), { group: true });
     await running.saying('"kind":"waiting","child":"provisioner"');
-    expect(running.err()).toContain("issued.json");
+    expect(running.err()).toContain("ledger.uid");
     ctrlC(running);
     await running.ended;
     await rig.expectNothingLeft();

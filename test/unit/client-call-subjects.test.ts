@@ -119,4 +119,22 @@ describe("a head that was read before", () => {
     expect(read(`${"a.".repeat(600)}${first}`)).toBeUndefined();
     expect(asked).toHaveLength(3);
   });
+
+  test("more of them than are kept: each is read as it is, and so many are kept at most", () => {
+    const asked: string[] = [];
+    const read = byHead((head) => {
+      asked.push(head);
+      return { head };
+    });
+    const drawn = nonce();
+    for (let n = 0; n < 3000; n += 1) expect(read(`h${n}.${drawn}`)).toEqual({ head: `h${n}`, nonce: drawn });
+    for (let n = 0; n < 3000; n += 1) read(`h${n}.${drawn}`);
+    // Nothing of the beginning was kept until its turn came again.
+    expect(asked).toHaveLength(6000);
+    const subjects = createCallSubjects(SPACE, legacy);
+    for (let n = 0; n < 600; n += 1) {
+      const address = { route: "one", endpoint, command: `c${n}` } as const;
+      expect(subjects(address, drawn).request).toBe(rails.request(address, legacy, drawn));
+    }
+  });
 });
