@@ -26,6 +26,7 @@ import { createValidators } from "../protocol/contract/validators.ts";
 import type { BodyTarget } from "../protocol/endpoint/envelope.ts";
 import { type Caller, EndpointName } from "../protocol/endpoint/grammar.ts";
 import { RegisterAnswer, type ServeCredential } from "../protocol/endpoint/provisioner-shapes.ts";
+import type { Guard } from "../serve/handlers.ts";
 import type { HandlerTable, ServedEvent } from "../serve/serve.ts";
 import { newKey } from "../trust/keys.ts";
 import { type Incarnation, openIncarnation } from "./incarnation.ts";
@@ -42,6 +43,8 @@ export type HostedEndpoint = {
   readonly publicDescriptor?: boolean;
   /** For commands with a target of another's: throws if the target is no more what it was. */
   readonly checkTarget?: (target: BodyTarget, caller: Caller) => Promise<void>;
+  /** Asked before every handler, with parsed arguments; throws to refuse. */
+  readonly guard?: Guard;
   /** Requests that may run at once, in all and for one caller. */
   readonly concurrency?: number;
   readonly perCaller?: number;
@@ -126,6 +129,7 @@ async function host(
         publicDescriptor: hosted.publicDescriptor ?? false,
         view: trustedView({ call: session.call, endpoint, contract, ...faults(hosted) }),
         ...(hosted.checkTarget === undefined ? {} : { checkTarget: hosted.checkTarget }),
+        ...(hosted.guard === undefined ? {} : { guard: hosted.guard }),
         concurrency: hosted.concurrency ?? DEFAULTS.concurrency,
         perCaller: hosted.perCaller ?? DEFAULTS.perCaller,
         onServed: hosted.onServed ?? (() => undefined),

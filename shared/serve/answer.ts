@@ -3,7 +3,7 @@
  *
  * Invariants
  * 1. The order is the contract's: version, shape, op, class, verb, sender, bind, target, digests, then the
- *    target's currency, the arguments, the handler. Nothing runs before all have passed.
+ *    target's currency, the arguments, the guard, the handler. Nothing runs before all have passed.
  * 2. The outcome is told by where it stopped: before the handler `not-executed`, after it `executed`, within
  *    it what the handler says of itself.
  * 3. A value is judged once on each side, by the Zod shape that the published schema was made from. The shape
@@ -26,7 +26,7 @@ import { type Caller, DESCRIBE, type EndpointRequestSubject, type Incarnation } 
 import { Seam, responderOutcome } from "../protocol/endpoint/outcome.ts";
 import { readRequest } from "../protocol/endpoint/read-envelope.ts";
 import type { Contract } from "../protocol/contract/contract.ts";
-import type { CallContext } from "./handlers.ts";
+import type { CallContext, Guard } from "./handlers.ts";
 import { DESCRIBE_CONTRACT, type ServedCommand } from "./served.ts";
 
 /** Somebody who answers: who he is, and what he serves. */
@@ -42,6 +42,7 @@ export type Responder = {
   readonly view: (caller: Caller) => Promise<TrustedView | undefined>;
   /** Throws if the target is no more what it was; asked right before the arguments are read. */
   readonly checkTarget: (target: BodyTarget, caller: Caller) => Promise<void>;
+  readonly guard: Guard | undefined;
 };
 
 export type Answered = {
@@ -108,6 +109,10 @@ async function run(
   }
   const args = readArgs(declaration.input, request.args);
   const call = new Running(checked, end);
+  if (responder.guard !== undefined) {
+    await responder.guard(declaration.name, args, call);
+    if (performance.now() >= end) throw tooLate();
+  }
   step.seam = Seam.InHandler;
   const data = await handle(args as never, call);
   step.seam = Seam.AfterHandler;

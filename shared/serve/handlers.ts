@@ -16,6 +16,12 @@ export type CallContext = {
   readonly traceparent: string | undefined;
 };
 
+/**
+ * The last word before the handler, for whatever a server asks of every command: a budget, an approval. It
+ * sees parsed arguments, and throws a `CotalError` to refuse; then nothing ran.
+ */
+export type Guard = (command: string, args: unknown, call: CallContext) => Promise<void>;
+
 /** Throws a `CotalError` to refuse; what it says of the outcome is believed, silence is `unknown`. */
 export type Handler = (args: never, call: CallContext) => Promise<unknown>;
 

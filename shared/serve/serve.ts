@@ -27,7 +27,7 @@ import {
   parseRequestSubject,
 } from "../protocol/endpoint/grammar.ts";
 import { type Responder, answerTo } from "./answer.ts";
-import type { HandlerTable } from "./handlers.ts";
+import type { Guard, HandlerTable } from "./handlers.ts";
 import { send } from "./send.ts";
 import { servedCommands } from "./served.ts";
 import { createPlaces } from "./places.ts";
@@ -61,6 +61,7 @@ export type ServeOptions = {
   readonly view?: (caller: Caller) => Promise<TrustedView | undefined>;
   /** Needed for a contract with targets: throws if a target is no more what it was. */
   readonly checkTarget?: (target: BodyTarget, caller: Caller) => Promise<void>;
+  readonly guard?: Guard;
   /** Requests that may run at once. */
   readonly concurrency: number;
   /** Requests of one caller that may run at once. */
@@ -87,6 +88,7 @@ export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoi
     publicDescriptor: options.publicDescriptor ?? false,
     view: options.view ?? (() => Promise.resolve(undefined)),
     checkTarget: options.checkTarget ?? (() => Promise.resolve()),
+    guard: options.guard,
   };
   const rails = endpointSubjects(space);
   const replyTo = rails.replies(endpoint, responder.self);

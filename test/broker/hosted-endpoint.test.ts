@@ -9,7 +9,7 @@ import {
   handlersOf,
   hostEndpoint,
 } from "../../shared/endpoint/index.ts";
-import { type CotalError, ErrorCode, RETRY_AFTER } from "../../shared/protocol/base/errors.ts";
+import { CotalError, ErrorCode, RETRY_AFTER } from "../../shared/protocol/base/errors.ts";
 import { eventually, matching } from "../support/cli.ts";
 import { startHosted } from "../support/hosted-process.ts";
 import { failure } from "../support/refusal.ts";
@@ -160,6 +160,27 @@ describe("what is refused", () => {
     const instanceId = "z".repeat(26);
     expect(await failure(hosting("a", { instanceId }))).toMatchObject({ code: ErrorCode.NotFound });
   });
+});
+
+test("W133.08 PI.07 a guard is asked last before the handler; what it refuses did not run", async () => {
+  const asked: unknown[] = [];
+  let ran = 0;
+  await hosting("guarded", {
+    guard: async (command, args, { from }) => {
+      asked.push([command, args, from]);
+      throw new CotalError(ErrorCode.PermissionDenied, "not today");
+    },
+    handlers: handlersOf(ECHO, {
+      say: async ({ text }) => ({ text, by: String((ran += 1)) }),
+      note: async (_, { from }) => ({ about: from }),
+    }),
+  });
+  expect(await failure(say("x"))).toMatchObject({ code: ErrorCode.PermissionDenied, outcome: "not-executed" });
+  expect([asked, ran]).toEqual([[["say", { text: "x" }, caller.me.id]], 0]);
+  // What is no argument of it never comes that far.
+  const bad = caller.endpoints.call(ENDPOINT, "say", { text: "y".repeat(101) });
+  expect(await failure(bad)).toMatchObject({ code: ErrorCode.BadRequest });
+  expect(asked).toHaveLength(1);
 });
 
 describe("W132.13 a call that is bound to one incarnation", () => {
