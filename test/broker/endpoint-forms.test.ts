@@ -167,7 +167,7 @@ async function asked(
 ): Promise<[string, unknown][]> {
   const id = `r-${drawNonce()}`;
   asker.nc.publish(subject, JSON.stringify({ ...body, id }), publishOptions(more));
-  await until("it was answered", () => desk.events.some(({ requestId }) => requestId === id));
+  await until("it was answered", () => desk.events.some(({ requestId }) => requestId === id), 4000);
   await server.nc.flush();
   await asker.nc.flush();
   const said = all.messages.filter((message) => message.subject !== subject);
