@@ -5,6 +5,7 @@
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
+import { request } from "./requests.ts";
 import { type ApiFault, fromApi, fromNats } from "./errors.ts";
 
 export const API_TIMEOUT_MS = 5000;
@@ -21,8 +22,7 @@ export async function apiRequest(
 ): Promise<Json> {
   let data: Uint8Array;
   try {
-    const answer = await nc.request(subject, body === undefined ? "" : JSON.stringify(body), { timeout: timeoutMs });
-    data = answer.data;
+    ({ data } = await request(nc, subject, body === undefined ? "" : JSON.stringify(body), { timeoutMs }));
   } catch (thrown) {
     throw fromNats(thrown, doing);
   }

@@ -26,6 +26,7 @@ import {
   unfitness,
 } from "./login-errors.ts";
 import { type Pace, createPace } from "./pace.ts";
+import { multiplex } from "./requests.ts";
 import { keep } from "./standing.ts";
 import { type Gate, type Supply, createGate } from "./supply.ts";
 
@@ -82,7 +83,10 @@ async function dialFirst(options: ConnectOptions, auth: DialedAuth, pace: Pace, 
       await supply?.ready(signal);
       const nc = await connect(natsOptions(options, auth, gate));
       const unfit = unfitness(nc, options, auth);
-      if (unfit === undefined) return nc;
+      if (unfit === undefined) {
+        multiplex(nc);
+        return nc;
+      }
       await nc.close();
       throw unfit;
     } catch (thrown) {

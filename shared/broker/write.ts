@@ -15,6 +15,7 @@ import { CotalError, ErrorCode, Outcome, badRequest } from "../protocol/base/err
 import { Header } from "../protocol/base/headers.ts";
 import { type Json, numberIn, parseAnswer } from "./api.ts";
 import { fromNats } from "./errors.ts";
+import { request } from "./requests.ts";
 
 /** Tests only: where an operation ends as a killed process would. */
 export type Death = {
@@ -138,8 +139,8 @@ async function publish(
   sent.set(Header.ExpectedStream, stream);
   let answer: Uint8Array;
   try {
-    const timeout = options?.timeoutMs ?? WRITE_TIMEOUT_MS;
-    ({ data: answer } = await nc.request(subject, data, { headers: sent, timeout }));
+    const timeoutMs = options?.timeoutMs ?? WRITE_TIMEOUT_MS;
+    ({ data: answer } = await request(nc, subject, data, { headers: sent, timeoutMs }));
   } catch (thrown) {
     throw publishFault(thrown, doing);
   }

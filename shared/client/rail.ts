@@ -26,7 +26,7 @@ import { outcomeOf } from "../protocol/endpoint/outcome.ts";
 import { tailOf } from "../protocol/endpoint/rails.ts";
 import { createCallSubjects } from "./call-subjects.ts";
 import type { DenialWatch } from "./denials.ts";
-import { createDeadlines } from "./deadlines.ts";
+import { createDeadlines } from "../broker/deadlines.ts";
 import { createDismissals } from "./dismissals.ts";
 import {
   closedAfter,

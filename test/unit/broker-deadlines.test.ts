@@ -1,6 +1,6 @@
 /** Deadlines of many requests on one timer: nobody early, nobody forgotten, whatever comes and goes between. */
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { type Deadlines, createDeadlines } from "../../shared/client/deadlines.ts";
+import { type Deadlines, createDeadlines } from "../../shared/broker/deadlines.ts";
 
 let deadlines: Deadlines;
 let late: string[];
