@@ -1,15 +1,15 @@
 /**
- * Taking a space up: rows for this daemon's credentials, a connection in front, one in the system account,
- * the endpoint, its registration; in the order in which each needs the one before.
+ * Taking a space up: rows for this daemon's credentials, connections in front, in the store and in the system
+ * account, the endpoint, its registration, what it does; in the order in which each needs the one before.
  *
  * Invariants
- * 1. The front credential has its row before anything is served with it. The row of the system-account
+ * 1. The credentials of front and store have their rows before anything is done with them. The row of the system-account
  *    credential is written by who writes the ledger, before that one answers us (`issued.json`).
  * 2. Whatever was opened is given back, also when a later step fails.
  */
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type ConnectOptions, type Connection, openConnection } from "../../shared/broker/connect.ts";
+import { type ConnectOptions, type Connection, type ConnectionStatus, openConnection } from "../../shared/broker/connect.ts";
 import { type OwnUsers, ownCredential } from "../../shared/broker/own-credential.ts";
 import { keepRegistered } from "../../shared/client/registered.ts";
 import type { KeptSpace, SpaceHooks } from "../../shared/daemon/spaces.ts";
@@ -21,12 +21,15 @@ import { dotForm, drawNonce } from "../../shared/protocol/base/principals.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
 import { type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
+import { type AnycastEvent, createAnycast } from "./anycast/anycast.ts";
 import { deliveryHandlers } from "./commands.ts";
 import { type DeliveryKeys, readDeliveryKeys } from "./keys.ts";
+import { type PlaneEvent, keepPlane } from "./liveness/plane.ts";
 import { gatherOver } from "./oracle/gather.ts";
 import { type Seen, look, shareLooks } from "./oracle/look.ts";
 import { type Kicked, type Oracle, createOracle, kickOver } from "./oracle/oracle.ts";
 import { type RowsOptions, beginRows, enterRow } from "./rows.ts";
+import { storeCredential } from "./store.ts";
 
 export type OpenSpaceOptions = SpaceHooks & {
   readonly servers: readonly string[];
@@ -38,6 +41,9 @@ export type OpenSpaceOptions = SpaceHooks & {
   /** A look was taken; with what it does not cover. */
   readonly onLook: (gap: string | undefined) => void;
   readonly onKicked: (event: Kicked) => void;
+  readonly onAnycast: (event: AnycastEvent) => void;
+  /** Of the plane's liveness: what was dropped, what could not be read or renewed. */
+  readonly onPlane: (event: PlaneEvent) => void;
   /** When the credential of the system account ends, and what time it is, in Unix seconds. */
   readonly onEvictorEnd: (at: number, now: number) => void;
   /** Life of this process's own credential, in seconds. */
@@ -51,8 +57,13 @@ const nowSeconds = (): number => Math.floor(Date.now() / 1000);
 /** Takes one space up. Throws a `CotalError`; nothing stays open then. */
 export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
   const opened: Connection[] = [];
-  const dial: Dial = async (name, own) => {
-    const connection = await openConnection({ ...dialOptions(options, name), ...own });
+  const dial: Dial = async (name, { authenticator, inboxPrefix }, also) => {
+    const dialed = dialOptions(options, name);
+    const onStatus: OnStatus = (status) => {
+      dialed.onStatus?.(status);
+      also?.(status);
+    };
+    const connection = await openConnection({ ...dialed, onStatus, authenticator, inboxPrefix });
     opened.push(connection);
     options.onStatus(name, { type: "up", server: "", version: connection.version });
     return connection;
@@ -69,8 +80,9 @@ export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
   }
 }
 
-type Dialed = Pick<ConnectOptions, "authenticator" | "inboxPrefix">;
-type Dial = (name: string, own: Dialed) => Promise<Connection>;
+type Dialed = Required<Pick<ConnectOptions, "authenticator" | "inboxPrefix">>;
+type OnStatus = (status: ConnectionStatus) => void;
+type Dial = (name: string, own: Dialed, onStatus?: OnStatus) => Promise<Connection>;
 
 function dialOptions(options: OpenSpaceOptions, name: string): Omit<ConnectOptions, keyof Dialed> {
   return {
@@ -87,6 +99,7 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
   const keys = readDeliveryKeys(options.keysPattern, space);
   const me = { principal: daemonPrincipal(keys.ownerSecret, space, "delivery"), uid: keys.uid };
   const user = options.users.of(space, "front");
+  const storeUser = options.users.of(space, "store");
   // Without its status: who asks hears how it went, and nobody would clear a failure.
   const { onStatus: _, ...oneShot } = dialOptions(options, "rows");
   const rows: RowsOptions = {
@@ -94,11 +107,14 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
     keys,
     me,
     user,
+    others: [storeUser],
     nowSeconds,
     dial: { ...oneShot, reconnect: { kind: "bounded", attempts: 3 } },
   };
   const expires = nowSeconds() + lifeSeconds;
   const epoch = await options.users.entered(space, () => beginRows(rows, expires));
+  const scope = { space, holder: me, instanceId: me.uid, epoch };
+  const storeOwn = await storeCredential({ keys, scope, user: storeUser, lifeSeconds, nowSeconds });
   const frontOwn = await ownCredential({
     profile: "delivery",
     user,
@@ -107,13 +123,25 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
     signer: keys.frontSigner,
     lifeSeconds,
     nowSeconds,
-    scope: { space, holder: me, inboxNonce: drawNonce(randomBytes), instanceId: me.uid, epoch },
+    scope: { ...scope, inboxNonce: drawNonce(randomBytes) },
   });
-  const { authenticator, inboxPrefix } = frontOwn;
-  const front = await dial("front", { authenticator, inboxPrefix });
+  let onFrontDown = (): void => undefined;
+  const front = await dial("front", frontOwn, (status) => {
+    if (status.type === "down") onFrontDown();
+  });
+  const store = await dial("store", storeOwn);
   const { expires: evictorEnd, ...evictor } = keys.evictor;
   const system = await dial("system", evictor);
   const stopping = new AbortController();
+  const anycast = createAnycast({
+    space,
+    me: me.principal,
+    front: front.nc,
+    store: store.nc,
+    concurrency: options.concurrency,
+    perHolder: options.perCaller,
+    onEvent: options.onAnycast,
+  });
   const registration = keepRegistered({ connection: front, space, endpoint: EndpointName.Delivery, me, epoch });
   const served = await serveEndpoint({
     nc: front.nc,
@@ -122,7 +150,10 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
     instanceId: me.uid,
     epoch,
     contract: ownContract(EndpointName.Delivery),
-    handlers: deliveryHandlers(oracleOver(options, keys, { front, system, stopping: stopping.signal })),
+    handlers: deliveryHandlers(
+      oracleOver(options, keys, { front, system, stopping: stopping.signal }),
+      anycast.handlers,
+    ),
     registrationRevision: registration.revision,
     publicDescriptor: true,
     concurrency: options.concurrency,
@@ -131,19 +162,31 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
     now: () => performance.now(),
   });
   registration.begin();
+  await anycast.begin();
+  const plane = keepPlane({
+    space,
+    front: front.nc,
+    store: store.nc,
+    who: { holder: `${me.uid}.${epoch}`, principal: dotForm(me.principal) },
+    onEvent: options.onPlane,
+  });
+  onFrontDown = plane.disconnected;
   return {
     principal: dotForm(me.principal),
     epoch,
     stopIntake: async () => {
       // Who waits for a proof is told at once: a stop that waited with him would be cut short.
       stopping.abort();
-      await served.stop();
+      await plane.stop();
+      await Promise.all([served.stop(), anycast.stop()]);
       await registration.end();
     },
     renew: async () => {
       options.onEvictorEnd(evictorEnd(), nowSeconds());
-      if (frontOwn.expires() - nowSeconds() > lifeSeconds / 2) return;
-      await frontOwn.renew((next) => enterRow(rows, next));
+      for (const own of [frontOwn, storeOwn]) {
+        if (own.expires() - nowSeconds() > lifeSeconds / 2) continue;
+        await own.renew((next) => enterRow(rows, next));
+      }
     },
   };
 }

@@ -6,8 +6,9 @@ import { z } from "zod";
 import { AuthMode } from "../protocol/chat/space-settings.ts";
 
 export const DeliveryFile = {
-  /** Its own signing key of front, so that it can be withdrawn alone. */
+  /** Its own signing keys of front and store, so that they can be withdrawn alone. */
   FrontSigner: "front-signer.nk",
+  StoreSigner: "store-signer.nk",
   OwnerSecret: "owner.secret",
   Uid: "lifecycle.uid",
   /** Its user of the system account: a credential and no key, renewed by the trust program. */

@@ -106,6 +106,15 @@ function lifecycleDurable(prefix: string, p: Principal, uid: string): string {
   return `${prefix}_${dashForm(principal(p.owner, p.actor))}-${uid}`;
 }
 
+/** The delivery service's name in its leases. */
+export const DELIVERY_SERVICE = "delivery";
+
+/** Every lease of one service. */
+export function leaseFilter(service: string): string {
+  if (!ENDPOINT_LABEL.test(service)) throw badRequest("no lease token");
+  return `lease.${service}.>`;
+}
+
 /** `lease.<service>.<duty>[.<n>]`: the key of a lease row in `cotal_leases_<s>` (decision H53). */
 export function leaseKey(service: string, duty: string, n?: number): string {
   for (const token of [service, duty]) {

@@ -78,3 +78,12 @@ export function epochToken(created: string): string {
 export function anycastKey(created: string, seq: number): string {
   return `r.${epochToken(created)}.${seq}`;
 }
+
+const ANYCAST_KEY = /^r\.([0-9A-Za-z]+)\.([1-9][0-9]{0,15})$/;
+
+/** What a row's key says; `undefined` for a key that no request has. */
+export function parseAnycastKey(key: string): { readonly epoch: string; readonly seq: number } | undefined {
+  const [, epoch, digits] = ANYCAST_KEY.exec(key) ?? [];
+  const seq = Number(digits);
+  return epoch !== undefined && Number.isSafeInteger(seq) ? { epoch, seq } : undefined;
+}
