@@ -69,6 +69,8 @@ export const AnycastNotice = z.looseObject({
   }),
 });
 
+export type AnycastNotice = z.infer<typeof AnycastNotice>;
+
 /** A stream's creation time as row keys use it: characters outside `[0-9A-Za-z]` removed. */
 export function epochToken(created: string): string {
   return created.replace(/[^0-9A-Za-z]/g, "");
