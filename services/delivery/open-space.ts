@@ -9,7 +9,12 @@
  */
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type ConnectOptions, type Connection, type ConnectionStatus, openConnection } from "../../shared/broker/connect.ts";
+import {
+  type ConnectOptions,
+  type Connection,
+  type ConnectionStatus,
+  openConnection,
+} from "../../shared/broker/connect.ts";
 import { type OwnUsers, ownCredential } from "../../shared/broker/own-credential.ts";
 import { keepRegistered } from "../../shared/client/registered.ts";
 import type { KeptSpace, SpaceHooks } from "../../shared/daemon/spaces.ts";

@@ -90,7 +90,8 @@ export function keepSpaces(context: Context<Values>): Spaces {
         onAnycast: (event) => sayAnycast({ space, log, takes, notices, rows }, event),
         onPlane: (event) => {
           if (event.kind === "dropped") dropped.inc({ space });
-          if (event.kind === "failed") log.warn("the lease of this plane can't be kept now", { space, error: event.cause });
+          if (event.kind === "failed")
+            log.warn("the lease of this plane can't be kept now", { space, error: event.cause });
           if (event.kind === "bound") log.info("this plane is served", { space });
           if (event.kind === "lost") log.info("another serves this plane now", { space });
         },

@@ -68,7 +68,8 @@ function nextSettings(current: unknown, options: SetupOptions): SpaceSettings | 
 /** Whom a client believes to be which daemon (decisions H6, H54). All live under the owner that is the space. */
 function daemonsOf(principal: string): SpaceSettings["daemons"] {
   const me = parseDotForm(principal);
-  const delivery = me === undefined || me.owner === OPEN_OWNER ? {} : { delivery: dotForm({ ...me, actor: "delivery" }) };
+  const delivery =
+    me === undefined || me.owner === OPEN_OWNER ? {} : { delivery: dotForm({ ...me, actor: "delivery" }) };
   return { provisioner: principal, ...delivery };
 }
 

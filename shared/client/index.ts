@@ -11,7 +11,16 @@
  * Every failure is a `CotalError` with a `code`, what is known of the `outcome`, and what to do next.
  */
 export { connect } from "./session.ts";
-export type { Asked, AskedRequest, HistoryOptions, ListenOptions, Me, Sent, Session, Waiting } from "./session-types.ts";
+export type {
+  Asked,
+  AskedRequest,
+  HistoryOptions,
+  ListenOptions,
+  Me,
+  Sent,
+  Session,
+  Waiting,
+} from "./session-types.ts";
 export { DEFAULT_LIMITS, type Limits, type SessionOptions } from "./options.ts";
 export type {
   AgentCredentials,

@@ -40,7 +40,10 @@ export type Asked = {
   readonly cancel: (request: AskedRequest) => Promise<AnycastStatus>;
 };
 
-export type Waiting = Pick<InboxItem, "kind" | "id" | "from" | "ts"> & { readonly channel?: string; readonly role?: string };
+export type Waiting = Pick<InboxItem, "kind" | "id" | "from" | "ts"> & {
+  readonly channel?: string;
+  readonly role?: string;
+};
 
 export type ListenOptions = {
   /** Read direct messages; true by default. */

@@ -127,39 +127,38 @@ export function createTaker(options: TakerOptions): Taker {
     return "gone";
   };
 
-  const open =
-    (hold: Hold, id: string) => async (): Promise<DoorAnswer> => {
-      for (let tries = 0; tries < TRIES; tries += 1) {
-        if (hold.settled()) return "gone";
-        if (!isUp() || closed) return "later";
-        if (!hold.isAlive()) {
-          hold.forget();
-          return "gone";
-        }
-        const copy = hold.copy();
-        const asked = { link, ...copy };
-        hold.renew();
-        const said = await rail.ask({ seq: copy.seq, id, count: copy.count, epoch: copy.epoch ?? "" });
-        if (hold.settled()) return "gone";
-        if (said.kind === "down") return "later";
-        if (said.kind === "nobody") return rest((await readTime()) ?? "no-answer");
-        if (said.kind === "failed") return rest(said.cause);
-        if (said.reply.ok) {
-          works();
-          const { seq, count } = hold.copy();
-          if (asked.link !== link || seq !== asked.seq || count !== asked.count || !hold.isAlive()) continue;
-          hold.shown();
-          return "show";
-        }
-        const { code } = said.reply;
-        if (code === "busy") return rest("busy");
-        works();
-        if (code === "mismatch") return mismatch(hold);
+  const open = (hold: Hold, id: string) => async (): Promise<DoorAnswer> => {
+    for (let tries = 0; tries < TRIES; tries += 1) {
+      if (hold.settled()) return "gone";
+      if (!isUp() || closed) return "later";
+      if (!hold.isAlive()) {
         hold.forget();
         return "gone";
       }
-      return rest(undefined);
-    };
+      const copy = hold.copy();
+      const asked = { link, ...copy };
+      hold.renew();
+      const said = await rail.ask({ seq: copy.seq, id, count: copy.count, epoch: copy.epoch ?? "" });
+      if (hold.settled()) return "gone";
+      if (said.kind === "down") return "later";
+      if (said.kind === "nobody") return rest((await readTime()) ?? "no-answer");
+      if (said.kind === "failed") return rest(said.cause);
+      if (said.reply.ok) {
+        works();
+        const { seq, count } = hold.copy();
+        if (asked.link !== link || seq !== asked.seq || count !== asked.count || !hold.isAlive()) continue;
+        hold.shown();
+        return "show";
+      }
+      const { code } = said.reply;
+      if (code === "busy") return rest("busy");
+      works();
+      if (code === "mismatch") return mismatch(hold);
+      hold.forget();
+      return "gone";
+    }
+    return rest(undefined);
+  };
 
   return {
     begin: attempt,

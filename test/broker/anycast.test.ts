@@ -29,7 +29,8 @@ const freshRole = () => `role${(serial += 1)}`;
 const sender = () => sessions.minted({ actor: `s${(serial += 1)}` });
 const holder = (role: string, limits: object = {}) => sessions.minted({ actor: `h${(serial += 1)}`, role }, { limits });
 
-const notices = async (session: TestSession, count: number) => (await take(session, count)).map((item) => item.kind === "dm" ? item.notice : undefined);
+const notices = async (session: TestSession, count: number) =>
+  (await take(session, count)).map((item) => (item.kind === "dm" ? item.notice : undefined));
 
 describe("W81.06 W81.15 W81.17 from ask to answer", () => {
   test("W81.06 W81.15 W81.18 a holder takes what it shows; the sender reads it, and is told once by the daemon", async () => {

@@ -15,7 +15,11 @@ export type Fault = { readonly at: number; readonly when: "before" | "after" | "
 export type Step = (step: string) => void | Promise<void>;
 
 export type MemoryAnycast = {
-  readonly store: (options?: { readonly fault?: Fault; readonly step?: Step; readonly pause?: () => Promise<void> }) => AnycastStore;
+  readonly store: (options?: {
+    readonly fault?: Fault;
+    readonly step?: Step;
+    readonly pause?: () => Promise<void>;
+  }) => AnycastStore;
   /** Puts a request on the queue. */
   readonly ask: (request: StoredRequest) => number;
   /** A holder acknowledges it. */

@@ -120,7 +120,11 @@ export function createRequests({ store, now, onOwed }: RequestsParts): Requests 
   };
 
   /** The caller's own row, of this stream or of one that is gone. */
-  const ownRow = async (caller: string, { seq, id }: AnycastArgs, { key, found }: Look): Promise<FoundRow | undefined> => {
+  const ownRow = async (
+    caller: string,
+    { seq, id }: AnycastArgs,
+    { key, found }: Look,
+  ): Promise<FoundRow | undefined> => {
     const isOwn = ({ row }: FoundRow): boolean => row !== undefined && isHis(row, caller, id);
     if (found?.row !== undefined) return isOwn(found) ? found : undefined;
     return (await store.rowsAt(seq)).findLast((one) => one.key !== key && isOwn(one));

@@ -94,7 +94,10 @@ export function decideTake(
     const { role, sender } = request;
     const owed: OwedNotice[] = [{ rev: 1, at: now, event: "taken", taker: holder }];
     const id = keptId(request.id);
-    return { kind: "write", row: { v: 1, id, role, sender, state: "taken", taker: holder, count, at: now, rev: 1, owed } };
+    return {
+      kind: "write",
+      row: { v: 1, id, role, sender, state: "taken", taker: holder, count, at: now, rev: 1, owed },
+    };
   }
   if (found.state === "cancelled") return { kind: "refused", code: "cancelled" };
   const isSame = found.taker.id === holder.id;

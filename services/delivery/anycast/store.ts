@@ -87,7 +87,7 @@ export function brokerAnycastStore(
     },
     rowsAt: async (seq) => {
       const all: FoundRow[] = [];
-      for (let from = 1; all.length < MAX_EPOCHS; ) {
+      for (let from = 1; all.length < MAX_EPOCHS;) {
         const entry = await leaderNext(nc, stream, subject(`r.*.${seq}`), from);
         if (entry === undefined) break;
         all.push(found(entry));
