@@ -22,7 +22,12 @@ export async function planeLiveness({ state, space, server }: Where, plane: Plan
   const reconnect = { kind: "bounded", attempts: 1 } as const;
   try {
     const identity = await openIdentity({ credentials: { kind: "static", file }, space }, randomBytes, { reconnect });
-    const connection = await openConnection({ servers: [server], reconnect, timeoutMs: DIAL_MS, ...dialedAs(identity) });
+    const connection = await openConnection({
+      servers: [server],
+      reconnect,
+      timeoutMs: DIAL_MS,
+      ...dialedAs(identity),
+    });
     try {
       const { nc } = connection;
       const denials = watchDenials(nc);

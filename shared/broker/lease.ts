@@ -118,6 +118,13 @@ export async function readLease(nc: NatsConnection, place: LeasePlace): Promise<
   return { row, revision, timeMs, epoch: row.epoch === 0 ? revision : row.epoch };
 }
 
+/** The same, telling a row that can't be read from none: a newer version's, perhaps. */
+export async function lookAtLease(nc: NatsConnection, place: LeasePlace): Promise<LeaseRow | "none" | "unreadable"> {
+  const found = await stored(nc, placeOf(place));
+  if (found === undefined || found.free) return "none";
+  return found.row ?? "unreadable";
+}
+
 /** Takes a lease that is free, expired, released, or already this holder's. */
 export async function takeLease(
   nc: NatsConnection,

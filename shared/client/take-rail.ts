@@ -22,8 +22,11 @@ export type TakeSaid =
   /** The connection dropped: nothing is known, and it is asked anew. */
   | { readonly kind: "down" };
 
+/** Which copy is taken. */
+export type Taking = Pick<TakeRequest, "seq" | "id" | "count" | "epoch">;
+
 export type TakeRail = {
-  readonly ask: (take: Omit<TakeRequest, "from">) => Promise<TakeSaid>;
+  readonly ask: (take: Taking) => Promise<TakeSaid>;
   /** The connection dropped. */
   readonly down: () => void;
   readonly close: () => void;
@@ -60,7 +63,7 @@ export function createTakeRail(options: TakeRailOptions): TakeRail {
     }
     waiting.get(message.subject)?.(saidBy(message));
   };
-  const ask = (take: Omit<TakeRequest, "from">): Promise<TakeSaid> => {
+  const ask = (take: Taking): Promise<TakeSaid> => {
     const reply = subjects.takeReply(role, me, randomUUID());
     return new Promise((resolve) => {
       const end = (said: TakeSaid): void => {

@@ -8,7 +8,7 @@
  */
 import { randomBytes } from "node:crypto";
 import type { NatsConnection } from "@nats-io/transport-node";
-import { type LeaseHolder, type LeasePlace, readLease } from "../../../shared/broker/lease.ts";
+import { type LeaseHolder, type LeasePlace, lookAtLease } from "../../../shared/broker/lease.ts";
 import { DELIVERY_SERVICE } from "../../../shared/protocol/base/names.ts";
 import { keepDuty } from "../duty.ts";
 import { createLiveness } from "./liveness.ts";
@@ -43,7 +43,7 @@ export function keepPlane(options: PlaneOptions): KeptPlane {
     nc: front,
     space,
     random: randomBytes,
-    verdict: async () => gradeLeases([await readLease(store, place)], who.holder),
+    verdict: async () => gradeLeases([await lookAtLease(store, place)], who.holder),
     onDropped: (why) => onEvent({ kind: "dropped", why }),
   });
   const duty = keepDuty({
