@@ -72,17 +72,20 @@ export function makeItem(delivery: Delivery, source: ItemSource): InboxItem {
     ...(message.contextId === undefined ? {} : { contextId: message.contextId }),
     historical: source.historical ?? false,
     ...(seq === undefined ? {} : { receivedSeq: seq }),
-    deliveries: hold?.deliveries() ?? 1,
+    // A copy may be delivered again while it waits to be read.
+    get deliveries() {
+      return hold?.deliveries() ?? 1;
+    },
     ack: () => hold?.ack(),
     nak: (delayMs = 0) => hold?.nak(delayMs),
   };
   switch (delivery.kind) {
     case MessageKind.Channel:
-      return { ...base, kind: "chat", channel: target };
+      return Object.assign(base, { kind: "chat" as const, channel: target });
     case MessageKind.Dm:
-      return { ...base, kind: "dm" };
+      return Object.assign(base, { kind: "dm" as const });
     case MessageKind.Anycast:
-      return { ...base, kind: "ask", role: target };
+      return Object.assign(base, { kind: "ask" as const, role: target });
   }
 }
 
