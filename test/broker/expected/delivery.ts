@@ -50,7 +50,7 @@ export function delivery(who: Who): Expected[] {
         { op: "sub", subject: `cotal.${s}.live.delivery.*.*`, queue: "live.delivery" },
         ...pub(`cotal.${s}.take.*.*.*.reply.*`, `cotal.${s}.live.delivery.*.*.reply.>`),
       ],
-      deny: callerDeny(who),
+      deny: [...callerDeny(who), `cotal.${s}.take.*.*.*.>`, `cotal.${s}.live.delivery.*.*.>`],
       mustNot: [
         ...sub(">", "cotal.>", `cotal.${s}.>`, `cotal.${s}.chat.>`, `cotal.${s}.ep.>`, "$SYS.>", "_INBOX.>"),
         ...sub(`_INBOX_${stranger.connId}.>`, `cotal.${s}.ep.one.delivery.evict-principals.>`),

@@ -33,7 +33,7 @@ export function operator(who: Who): Expected[] {
       deny: callerDeny(who),
       mustNot: [
         ...untrustedMustNot(who),
-        ...publishesNothing(who, { describes: true }),
+        ...publishesNothing(who, { describes: true, probes: true }),
         ...pub(`cotal.${s}.ep.all.provisioner.describe.${caller(who)}.${NONCE}`),
         ...pub(
           ...["auth.serving", "auth.daemon-enter", "delivery.evict-principals", "delivery.principal-liveness"].map(
