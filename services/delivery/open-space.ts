@@ -172,7 +172,7 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
     space,
     front: front.nc,
     store: store.nc,
-    who: { holder: `${me.uid}.${epoch}`, principal: dotForm(me.principal) },
+    run: { uid: me.uid, epoch, principal: dotForm(me.principal) },
     onEvent: options.onPlane,
   });
   onFrontDown = plane.disconnected;

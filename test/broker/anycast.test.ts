@@ -4,6 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
+import { frontRoot } from "../support/holders.ts";
 import { api, dump, put } from "../support/raw-jetstream.ts";
 import { type Sessions, type TestSession, sessionsOf, take, texts, until } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
@@ -51,6 +52,36 @@ describe("W81.06 W81.15 W81.17 from ask to answer", () => {
       { seq: asked.seq, role, event: "taken", taker: { id: bob.me.id, name: bob.me.name } },
     ]);
     expect(await alice.asked.cancel(asked)).toMatchObject({ state: "taken", taker: { id: bob.me.id } });
+  }, 30_000);
+
+  test("W81.02 what a holder sends: its own role and principal, the copy it holds, and a fresh reply subject under the take", async () => {
+    const role = freshRole();
+    const [alice, bob, root] = await Promise.all([sender(), holder(role), frontRoot(space, "main")]);
+    const seen: { subject: string; reply: string; body: unknown }[] = [];
+    const takes = root.subscribe(`cotal.main.take.${role}.*.*`, {
+      callback: (_, message) => {
+        seen.push({ subject: message.subject, reply: message.reply ?? "", body: message.json() });
+      },
+    });
+    await root.flush();
+    const asked = [await alice.ask(role, "one"), await alice.ask(role, "two")];
+    await take(bob, 2);
+    await root.flush();
+    const subject = `cotal.main.take.${role}.${bob.me.id}`;
+    const [first] = asked;
+    expect(seen[0]).toMatchObject({
+      subject,
+      body: { from: { id: bob.me.id, name: bob.me.name }, seq: first?.seq, id: first?.id, count: 1 },
+    });
+    expect(Object.keys(seen[0]?.body ?? {}).toSorted()).toEqual(["count", "epoch", "from", "id", "seq"]);
+    const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+    const lead = `${subject}.reply.`;
+    expect(seen.map(({ reply }) => reply.startsWith(lead) && uuid.test(reply.slice(lead.length)))).toEqual([
+      true,
+      true,
+    ]);
+    expect(seen[0]?.reply).not.toBe(seen[1]?.reply);
+    takes.unsubscribe();
   }, 30_000);
 
   test("W81.06 what waits unread can be seen and counted and still be cancelled; the holder never shows it", async () => {

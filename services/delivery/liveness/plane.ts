@@ -19,11 +19,25 @@ export type PlaneEvent =
   | { readonly kind: "dropped"; readonly why: string }
   | { readonly kind: "failed"; readonly cause: unknown };
 
+/** A run of one instance: the next run of it has a higher epoch (§13.1), and takes its lease over at once. */
+export type Run = { readonly uid: string; readonly epoch: number; readonly principal: string };
+
+export function holderOf({ uid, epoch, principal }: Run): LeaseHolder {
+  return {
+    holder: `${uid}.${epoch}`,
+    principal,
+    succeeds: ({ holder }) => {
+      const [its, at] = holder.split(".");
+      return its === uid && Number(at) < epoch;
+    },
+  };
+}
+
 export type PlaneOptions = {
   readonly space: string;
   readonly front: NatsConnection;
   readonly store: NatsConnection;
-  readonly who: LeaseHolder;
+  readonly run: Run;
   readonly onEvent: (event: PlaneEvent) => void;
   readonly lettingGoMs?: number;
 };
@@ -36,7 +50,8 @@ const LETTING_GO_MS = 1000;
 export const planeLease = (space: string): LeasePlace => ({ space, service: DELIVERY_SERVICE, duty: "group", n: 0 });
 
 export function keepPlane(options: PlaneOptions): KeptPlane {
-  const { space, front, store, who, onEvent, lettingGoMs = LETTING_GO_MS } = options;
+  const { space, front, store, onEvent, lettingGoMs = LETTING_GO_MS } = options;
+  const who = holderOf(options.run);
   const place = planeLease(space);
   let letGo: NodeJS.Timeout | undefined;
   const liveness = createLiveness({
