@@ -8,6 +8,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { type Hold, LEASE_RENEW_MS, type LeaseHolder, type LeasePlace, takeLease } from "../../shared/broker/lease.ts";
+import { within } from "../../shared/client/shutdown.ts";
 
 export type DutyOptions = {
   readonly nc: NatsConnection;
@@ -21,6 +22,7 @@ export type DutyOptions = {
 export type Duty = { readonly stop: () => Promise<void> };
 
 const RETRY_MS = 1000;
+const STOP_MS = 500;
 
 export function keepDuty(options: DutyOptions): Duty {
   const { nc, place, who, onHeld, onLost, onFailed } = options;
@@ -57,9 +59,10 @@ export function keepDuty(options: DutyOptions): Duty {
   };
   const ended = run();
   return {
+    // Its end is a courtesy to the next one, who would else wait for the row's end: a broker that is away gets none.
     stop: async () => {
       stopping.abort();
-      await ended;
+      await within(ended, STOP_MS);
     },
   };
 }

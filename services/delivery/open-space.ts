@@ -17,6 +17,7 @@ import {
 } from "../../shared/broker/connect.ts";
 import { type OwnUsers, ownCredential } from "../../shared/broker/own-credential.ts";
 import { keepRegistered } from "../../shared/client/registered.ts";
+import { within } from "../../shared/client/shutdown.ts";
 import type { KeptSpace, SpaceHooks } from "../../shared/daemon/spaces.ts";
 import { Life } from "../../shared/grants/matrix.ts";
 import { Account } from "../../shared/grants/row.ts";
@@ -56,6 +57,8 @@ export type OpenSpaceOptions = SpaceHooks & {
 };
 
 export type OpenSpace = KeptSpace & { readonly principal: string; readonly epoch: number };
+
+const FAREWELL_MS = 5000;
 
 const nowSeconds = (): number => Math.floor(Date.now() / 1000);
 
@@ -182,9 +185,9 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
     stopIntake: async () => {
       // Who waits for a proof is told at once: a stop that waited with him would be cut short.
       stopping.abort();
-      await plane.stop();
-      await Promise.all([served.stop(), anycast.stop()]);
-      await registration.end();
+      await Promise.all([plane.stop(), served.stop(), anycast.stop()]);
+      // With the broker away there is nobody to say farewell to.
+      await within(registration.end(), front.isUp() ? FAREWELL_MS : 0);
     },
     renew: async () => {
       options.onEvictorEnd(evictorEnd(), nowSeconds());

@@ -1,5 +1,6 @@
 /** Anycast of one space (§8.1): the rail, the commands, the notices, the sweep. Composition only. */
 import type { NatsConnection } from "@nats-io/transport-node";
+import { within } from "../../../shared/client/shutdown.ts";
 import type { Writer } from "../../../shared/broker/write.ts";
 import { DeliveryCommand as Name } from "../../../shared/grants/commands.ts";
 import type { Principal } from "../../../shared/protocol/base/principals.ts";
@@ -30,6 +31,8 @@ export type AnycastOptions = {
   readonly writer?: Writer;
   readonly sweepEveryMs?: number;
 };
+
+const STOP_MS = 1000;
 
 type Commands = typeof Name.AnycastStatus | typeof Name.AnycastCancel | typeof Name.AnycastTakes;
 
@@ -71,9 +74,10 @@ export function createAnycast(options: AnycastOptions): Anycast {
       const rail = await serveTakes({ nc, space, requests, concurrency, perHolder, onEvent, now });
       stops.push(rail.stop, keepSweeping(pass, options.sweepEveryMs).stop);
     },
+    // What is cut off here stands in the rows, and whoever comes next finishes it.
     stop: async () => {
-      await Promise.all(stops.splice(0).map((stop) => stop()));
-      await notices.stop();
+      const parts = [...stops.splice(0), notices.stop];
+      await within(Promise.all(parts.map((stop) => stop())), STOP_MS);
     },
   };
 }

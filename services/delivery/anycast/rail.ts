@@ -14,6 +14,7 @@ import { isBounded } from "../../../shared/protocol/base/canonical.ts";
 import { hasProvenance } from "../../../shared/protocol/base/headers.ts";
 import { TAKE_QUEUE, isReplyUnder, parseTake, spaceSubjects } from "../../../shared/protocol/base/subjects.ts";
 import { type TakeReply, TakeRequest } from "../../../shared/protocol/chat/anycast.ts";
+import { within } from "../../../shared/client/shutdown.ts";
 import { createPlaces } from "../../../shared/serve/places.ts";
 import { type Requests, refusedTake } from "./requests.ts";
 
@@ -32,6 +33,8 @@ export type RailOptions = {
   /** Monotonic milliseconds. */
   readonly now: () => number;
 };
+
+const DRAIN_MS = 300;
 
 export type TakeRail = {
   /** Takes no more, and resolves when each that runs is answered. */
@@ -83,7 +86,8 @@ export async function serveTakes(options: RailOptions): Promise<TakeRail> {
   await nc.flush();
   return {
     stop: async () => {
-      await subscription.drain().catch(() => undefined);
+      // A connection that is away drains nothing until it is back.
+      await within(subscription.drain(), DRAIN_MS);
       await Promise.all(running);
     },
   };
