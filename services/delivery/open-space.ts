@@ -29,13 +29,19 @@ import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
 import { type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
 import { type AnycastEvent, createAnycast } from "./anycast/anycast.ts";
 import { deliveryHandlers } from "./commands.ts";
+import { keepDuty } from "./duty.ts";
 import { type DeliveryKeys, readDeliveryKeys } from "./keys.ts";
-import { type PlaneEvent, keepPlane } from "./liveness/plane.ts";
+import { createPlane, groupLease, holderOf } from "./liveness/plane.ts";
 import { gatherOver } from "./oracle/gather.ts";
 import { type Seen, look, shareLooks } from "./oracle/look.ts";
 import { type Kicked, type Oracle, createOracle, kickOver } from "./oracle/oracle.ts";
 import { type RowsOptions, beginRows, enterRow } from "./rows.ts";
 import { storeCredential } from "./store.ts";
+
+export type PlaneEvent =
+  | { readonly kind: "bound" | "lost" }
+  | { readonly kind: "dropped"; readonly why: string }
+  | { readonly kind: "failed"; readonly cause: unknown };
 
 export type OpenSpaceOptions = SpaceHooks & {
   readonly servers: readonly string[];
@@ -171,12 +177,29 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
   });
   registration.begin();
   await anycast.begin();
-  const plane = keepPlane({
+  const who = holderOf({ uid: me.uid, epoch, principal: dotForm(me.principal) });
+  const { onPlane } = options;
+  const plane = createPlane({
     space,
+    groups: 1,
     front: front.nc,
     store: store.nc,
-    run: { uid: me.uid, epoch, principal: dotForm(me.principal) },
-    onEvent: options.onPlane,
+    holder: who.holder,
+    onDropped: (why) => onPlane({ kind: "dropped", why }),
+  });
+  const duty = keepDuty({
+    nc: store.nc,
+    place: groupLease(space, 0),
+    who,
+    onHeld: () => {
+      plane.held(0);
+      onPlane({ kind: "bound" });
+    },
+    onLost: () => {
+      plane.lost(0);
+      onPlane({ kind: "lost" });
+    },
+    onFailed: (cause) => onPlane({ kind: "failed", cause }),
   });
   onFrontDown = plane.disconnected;
   return {
@@ -185,7 +208,8 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
     stopIntake: async () => {
       // Who waits for a proof is told at once: a stop that waited with him would be cut short.
       stopping.abort();
-      await Promise.all([plane.stop(), served.stop(), anycast.stop()]);
+      await Promise.all([duty.stop(), served.stop(), anycast.stop()]);
+      plane.stop();
       // With the broker away there is nobody to say farewell to.
       await within(registration.end(), front.isUp() ? FAREWELL_MS : 0);
     },

@@ -8,7 +8,7 @@ import { put } from "../support/raw-jetstream.ts";
 import { type Sessions, type TestSession, sessionsOf, until } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 
-const LEASE = "$KV.cotal_leases_main.lease.delivery.group.0";
+const LEASE = "$KV.cotal_leases_main.lease.delivery.fanout.0";
 
 let space: TestSpace;
 let delivery: DeliveryService;

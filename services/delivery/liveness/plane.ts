@@ -1,25 +1,21 @@
 /**
- * The delivery plane of one space as one daemon has it: its lease, and the answer to who asks if it is served.
+ * The delivery plane of one space as one daemon has it: which member groups it holds, and the answer to who asks if
+ * the plane is served.
  *
  * Invariants
- * 1. Only who holds the lease serves the filter (decision H51): where nobody does, the broker's own
- *    no-responders says so.
- * 2. Who lost it answers `stale` for a moment and then lets go: whoever asked meanwhile hears a truth.
+ * 1. Only who holds a group serves the filter (decision H51): where nobody does, the broker's own no-responders
+ *    says so.
+ * 2. Who lost its last one answers from the rows for a moment more and then lets go: whoever asked meanwhile hears
+ *    a truth.
  */
 import { randomBytes } from "node:crypto";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { type LeaseHolder, type LeasePlace, lookAtLease } from "../../../shared/broker/lease.ts";
 import { DELIVERY_SERVICE } from "../../../shared/protocol/base/names.ts";
-import { keepDuty } from "../duty.ts";
 import { createLiveness } from "./liveness.ts";
 import { gradeLeases } from "./verdict.ts";
 
-export type PlaneEvent =
-  | { readonly kind: "bound" | "lost" }
-  | { readonly kind: "dropped"; readonly why: string }
-  | { readonly kind: "failed"; readonly cause: unknown };
-
-/** A run of one instance: the next run of it has a higher epoch (§13.1), and takes its lease over at once. */
+/** A run of one instance: the next run of it has a higher epoch (§13.1), and takes its leases over at once. */
 export type Run = { readonly uid: string; readonly epoch: number; readonly principal: string };
 
 export function holderOf({ uid, epoch, principal }: Run): LeaseHolder {
@@ -35,52 +31,60 @@ export function holderOf({ uid, epoch, principal }: Run): LeaseHolder {
 
 export type PlaneOptions = {
   readonly space: string;
+  /** How many member groups there are. */
+  readonly groups: number;
   readonly front: NatsConnection;
   readonly store: NatsConnection;
-  readonly run: Run;
-  readonly onEvent: (event: PlaneEvent) => void;
+  /** As the lease rows name this run. */
+  readonly holder: string;
+  readonly onDropped: (why: string) => void;
   readonly lettingGoMs?: number;
 };
 
-export type KeptPlane = { readonly disconnected: () => void; readonly stop: () => Promise<void> };
+export type DeliveryPlane = {
+  readonly held: (group: number) => void;
+  readonly lost: (group: number) => void;
+  /** The front connection dropped. */
+  readonly disconnected: () => void;
+  readonly stop: () => void;
+};
 
 const LETTING_GO_MS = 1000;
 
-/** The lease of the only member group that there is yet. */
-export const planeLease = (space: string): LeasePlace => ({ space, service: DELIVERY_SERVICE, duty: "group", n: 0 });
+/** The lease of one member group. */
+export const groupLease = (space: string, n: number): LeasePlace => ({
+  space,
+  service: DELIVERY_SERVICE,
+  duty: "fanout",
+  n,
+});
 
-export function keepPlane(options: PlaneOptions): KeptPlane {
-  const { space, front, store, onEvent, lettingGoMs = LETTING_GO_MS } = options;
-  const who = holderOf(options.run);
-  const place = planeLease(space);
+export function createPlane(options: PlaneOptions): DeliveryPlane {
+  const { space, front, store, holder, onDropped, lettingGoMs = LETTING_GO_MS } = options;
+  const places = Array.from({ length: options.groups }, (_, n) => groupLease(space, n));
+  const held = new Set<number>();
   let letGo: NodeJS.Timeout | undefined;
   const liveness = createLiveness({
     nc: front,
     space,
     random: randomBytes,
-    verdict: async () => gradeLeases([await lookAtLease(store, place)], who.holder),
-    onDropped: (why) => onEvent({ kind: "dropped", why }),
+    verdict: async () => gradeLeases(await Promise.all(places.map((place) => lookAtLease(store, place))), holder),
+    onDropped,
   });
-  const duty = keepDuty({
-    nc: store,
-    place,
-    who,
-    onHeld: () => {
+  return {
+    held: (group) => {
       clearTimeout(letGo);
-      liveness.bind();
-      onEvent({ kind: "bound" });
+      if (held.size === 0) liveness.bind();
+      held.add(group);
     },
-    onLost: () => {
-      onEvent({ kind: "lost" });
+    lost: (group) => {
+      held.delete(group);
+      if (held.size > 0) return;
       clearTimeout(letGo);
       letGo = setTimeout(liveness.unbind, lettingGoMs);
     },
-    onFailed: (cause) => onEvent({ kind: "failed", cause }),
-  });
-  return {
     disconnected: liveness.disconnected,
-    stop: async () => {
-      await duty.stop();
+    stop: () => {
       clearTimeout(letGo);
       liveness.unbind();
     },
