@@ -9,9 +9,10 @@ export type AnycastSayings = {
   readonly takes: CounterMetric<"space" | "result">;
   readonly notices: CounterMetric<"space" | "result">;
   readonly rows: GaugeMetric<"space">;
+  readonly untaken: GaugeMetric<"space">;
 };
 
-export function sayAnycast({ space, log, takes, notices, rows }: AnycastSayings, event: AnycastEvent): void {
+export function sayAnycast({ space, log, takes, notices, rows, untaken }: AnycastSayings, event: AnycastEvent): void {
   switch (event.kind) {
     case "answered":
       takes.inc({ space, result: event.result });
@@ -29,6 +30,11 @@ export function sayAnycast({ space, log, takes, notices, rows }: AnycastSayings,
     case "swept": {
       const { rows: found, removed, unreadable, failed, cause } = event.swept;
       rows.set({ space }, found);
+      untaken.set(
+        { space },
+        event.untaken.reduce((sum, { count }) => sum + count, 0),
+      );
+      for (const { role, count } of event.untaken) log.warn(UNTAKEN, { space, role, count, next: LOOK_AT });
       if (unreadable > 0) log.error("records of requests can't be read", { space, unreadable });
       if (failed > 0) log.warn("records of requests could not all be swept", { space, failed, error: cause });
       return log.debug("records of requests were swept", { space, rows: found, removed });
@@ -37,3 +43,6 @@ export function sayAnycast({ space, log, takes, notices, rows }: AnycastSayings,
       return log.warn("records of requests could not be swept", { space, error: event.cause });
   }
 }
+
+const UNTAKEN = "requests to a role are held by somebody who does not take them";
+const LOOK_AT = "look at who holds this role: one that hoards, one of a version without takes, or one that never reads";

@@ -54,6 +54,11 @@ export function keepSpaces(context: Context<Values>): Spaces {
     help: "Records of requests to a role, as the last sweep found them.",
     labels: ["space"],
   });
+  const untaken = metrics.gauge({
+    name: `${metrics.prefix}untaken_deliveries`,
+    help: "Deliveries of requests to a role that were held for two sweeps and not taken.",
+    labels: ["space"],
+  });
   const dropped = metrics.counter({
     name: `${metrics.prefix}liveness_dropped_total`,
     help: "Questions about the plane's liveness whose reply target was none of their own.",
@@ -87,7 +92,7 @@ export function keepSpaces(context: Context<Values>): Spaces {
           kicked.inc({ space }, closed);
           log.info("connections were ended", { space, principal, found, closed });
         },
-        onAnycast: (event) => sayAnycast({ space, log, takes, notices, rows }, event),
+        onAnycast: (event) => sayAnycast({ space, log, takes, notices, rows, untaken }, event),
         onPlane: (event) => {
           if (event.kind === "dropped") dropped.inc({ space });
           if (event.kind === "failed")

@@ -282,6 +282,7 @@ function anycastRows({ space, holder }: ServeScope): Row[] {
     pub(front, subjects.takeServeReply, "§8.1 answers to takes (H7)"),
     pub(store, jsApi.streamInfo(names.task), "§8.1 creation time, before and after a read"),
     pub(store, jsApi.messageGet(names.task), "§8.1 the stored request, leader read"),
+    pub(store, jsApi.consumerList(names.task), "§8.1 what each role has out, for an alert"),
     pub(store, jsApi.messageDelete(names.task), "§8.1 a cancelled request leaves by its sequence"),
     pub(store, jsApi.messageGet(stream), "§8.1 records, leader read"),
     pub(store, jsApi.directGet(stream), "§8.1 records, paged, for the sweep"),

@@ -147,6 +147,21 @@ describe("W81.16 W81.17 W81.12 the daemon ends between any two durable steps", (
     expect(await daemon(alice).requests.status(alice.me.id, { seq })).toEqual({ state: "unknown", seq });
   }, 60_000);
 
+  test("what each role has out is counted by the broker", async () => {
+    const role = fresh("role");
+    const [alice, bob] = await Promise.all([sender(), space.mint({ actor: fresh("h"), role })]);
+    const nc = await space.connect(bob);
+    await alice.ask(role, "one");
+    const pulled = nc.subscribe(`_INBOX_${bob.view.connId}.pull`, { max: 1 });
+    nc.publish(`$JS.API.CONSUMER.MSG.NEXT.TASK_main.svc_${role}`, JSON.stringify({ batch: 1, expires: 5e9 }), {
+      reply: `_INBOX_${bob.view.connId}.pull`,
+    });
+    for await (const message of pulled) expect(message.subject).toContain(`.svc.${role}.`);
+    const out = await daemon(alice).over.out();
+    expect(out.get(role)).toBe(1);
+    expect([...out.values()].filter((count) => count > 0)).toHaveLength(1);
+  }, 60_000);
+
   test("a row that is damaged, or of a newer version, is never read as none: the take is refused and the sweep counts it", async () => {
     const alice = await sender();
     const role = fresh("role");

@@ -108,6 +108,7 @@ export function memoryAnycast(): MemoryAnycast {
           if (one?.row !== undefined) yield { key, revision: one.revision, row: one.row };
         }
       },
+      out: () => reads("out", () => new Map()),
       publish: (notice) =>
         effect("publish", () => {
           if (!notices.some(({ id }) => id === notice.id)) notices.push(notice);

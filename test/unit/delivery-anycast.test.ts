@@ -9,6 +9,7 @@ import { type Requests, createRequests } from "../../services/delivery/anycast/r
 import { type AnycastRow, MAX_OWED, type TakenRow, decideTake, keptId } from "../../services/delivery/anycast/row.ts";
 import type { AnycastStore } from "../../services/delivery/anycast/store.ts";
 import { KEPT_MS, sweepAnycast } from "../../services/delivery/anycast/sweep.ts";
+import { createUntakenWatch } from "../../services/delivery/anycast/untaken.ts";
 import { principal } from "../../shared/protocol/base/principals.ts";
 import { AnycastNotice, AnycastStatus, TakeReply, anycastKey, epochToken } from "../../shared/protocol/chat/anycast.ts";
 import { readDelivery } from "../../shared/protocol/chat/message.ts";
@@ -500,4 +501,32 @@ test("every answer is a lawful reply of the wire", async () => {
   const { requests } = daemon(memory);
   const body = { from: { id: ALICE, name: "a" }, seq: 1, id: "x", count: 1, epoch: "e" };
   expect(TakeReply.safeParse(await requests.take({ role: "r", holder: ALICE, body })).success).toBe(true);
+});
+
+describe("deliveries that nobody takes", () => {
+  const map = (entries: Record<string, number>) => new Map(Object.entries(entries));
+
+  test("they are told when two sweeps in a row have seen them, and not for a moment", () => {
+    const watch = createUntakenWatch();
+    expect(watch.look(map({ a: 3, b: 1, c: 2 }), map({ a: 1, c: 2 }))).toEqual([]);
+    expect(watch.look(map({ a: 5, b: 0, c: 3 }), map({ a: 2, c: 2 }))).toEqual([{ role: "a", count: 2 }]);
+    expect(watch.look(map({ a: 0, c: 3 }), map({ c: 1 }))).toEqual([{ role: "c", count: 1 }]);
+    expect(watch.look(map({}), map({ a: 9 }))).toEqual([]);
+  });
+
+  test("the sweep counts what is taken and still queued, by role", async () => {
+    const memory = memoryAnycast();
+    const one = daemon(memory);
+    const asked = [
+      memory.ask(request()),
+      memory.ask(request()),
+      memory.ask(request("m1", "writer")),
+      memory.ask(request()),
+    ];
+    for (const seq of asked.slice(0, 2)) await one.take("bob", seq);
+    await one.take("bob", asked[2] ?? 0, { role: "writer" });
+    await one.settled();
+    memory.ack(asked[1] ?? 0);
+    expect((await one.sweep()).taken).toEqual(map({ reviewer: 1, writer: 1 }));
+  });
 });

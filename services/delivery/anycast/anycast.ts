@@ -11,12 +11,13 @@ import { type RailEvent, serveTakes } from "./rail.ts";
 import { createRequests } from "./requests.ts";
 import { brokerAnycastStore } from "./store.ts";
 import { type Swept, keepSweeping, sweepAnycast } from "./sweep.ts";
+import { type Untaken, createUntakenWatch } from "./untaken.ts";
 
 export type AnycastEvent =
   | RailEvent
   | { readonly kind: "noticed" }
   | { readonly kind: "notice-failed"; readonly cause: unknown }
-  | { readonly kind: "swept"; readonly swept: Swept }
+  | { readonly kind: "swept"; readonly swept: Swept; readonly untaken: readonly Untaken[] }
   | { readonly kind: "sweep-failed"; readonly cause: unknown };
 
 export type AnycastOptions = {
@@ -54,9 +55,11 @@ export function createAnycast(options: AnycastOptions): Anycast {
     onFailed: (cause) => onEvent({ kind: "notice-failed", cause }),
   });
   const requests = createRequests({ store, now: Date.now, onOwed: notices.owe });
+  const untaken = createUntakenWatch();
   const pass = async (): Promise<void> => {
     try {
-      onEvent({ kind: "swept", swept: await sweepAnycast({ store, requests, notices, now: Date.now }) });
+      const swept = await sweepAnycast({ store, requests, notices, now: Date.now });
+      onEvent({ kind: "swept", swept, untaken: untaken.look(await store.out(), swept.taken) });
     } catch (cause) {
       onEvent({ kind: "sweep-failed", cause });
     }

@@ -7,6 +7,7 @@
  * 2. A row is made where nothing is, or changed at the revision that was read; both throw `conflict` when lost.
  * 3. A row is removed by its own revision, so one that moved meanwhile stays. Nothing stands in its place.
  */
+import { z } from "zod";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { apiRequest } from "../../../shared/broker/api.ts";
 import { streamState } from "../../../shared/broker/ensure.ts";
@@ -17,7 +18,7 @@ import { isMarker } from "../../../shared/broker/stored-headers.ts";
 import { type Writer, createWriter } from "../../../shared/broker/write.ts";
 import { jsApi, kvKey, kvKeyOf } from "../../../shared/protocol/base/broker-subjects.ts";
 import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
-import { bucketStream, spaceNames } from "../../../shared/protocol/base/names.ts";
+import { bucketStream, roleDurable, spaceNames } from "../../../shared/protocol/base/names.ts";
 import { parseSubject } from "../../../shared/protocol/base/subjects.ts";
 import { readDelivery } from "../../../shared/protocol/chat/message.ts";
 import { AnycastRow, type StoredRequest } from "./row.ts";
@@ -53,6 +54,8 @@ export type AnycastStore = {
   readonly cas: (key: string, row: AnycastRow, revision: number) => Promise<number>;
   readonly remove: (revision: number) => Promise<void>;
   readonly rows: () => AsyncIterable<WalkedRow>;
+  /** Deliveries that wait for an ack, by role. */
+  readonly out: () => Promise<ReadonlyMap<string, number>>;
   /** Stores a notice once. */
   readonly publish: (notice: Notice) => Promise<void>;
 };
@@ -105,6 +108,7 @@ export function brokerAnycastStore(
         yield* walked(row);
       }
     },
+    out: () => deliveriesOut(nc, task),
     publish: ({ subject: to, id, data }) => publishOnce(nc, writer, dm, { subject: to, id, data }),
   };
 }
@@ -121,6 +125,26 @@ async function publishOnce(nc: NatsConnection, writer: Writer, dm: string, notic
   if (there?.subject === subject && Buffer.compare(there.data, data) === 0) return;
   await writer.append(dm, subject, data);
 }
+
+/** A durable's name is its role's (`roleDurable`); no other stands on the queue. */
+async function deliveriesOut(nc: NatsConnection, task: string): Promise<ReadonlyMap<string, number>> {
+  const out = new Map<string, number>();
+  const lead = roleDurable("x").slice(0, -1);
+  for (let offset = 0; ;) {
+    const answer = await apiRequest(nc, jsApi.consumerList(task), "list the roles' durables", { offset });
+    const { consumers, total } = ConsumerPage.parse(answer);
+    for (const { name, num_ack_pending: count } of consumers) {
+      if (name.startsWith(lead)) out.set(name.slice(lead.length), count);
+    }
+    offset += consumers.length;
+    if (consumers.length === 0 || offset >= total) return out;
+  }
+}
+
+const ConsumerPage = z.looseObject({
+  total: z.number(),
+  consumers: z.array(z.looseObject({ name: z.string(), num_ack_pending: z.number() })).default([]),
+});
 
 async function deleteMessage(nc: NatsConnection, stream: string, seq: number): Promise<boolean> {
   try {

@@ -33,6 +33,8 @@ export type Swept = {
   readonly removed: number;
   readonly unreadable: number;
   readonly failed: number;
+  /** Requests that are taken and still queued, by role. */
+  readonly taken: ReadonlyMap<string, number>;
   /** Of those that failed, the first. */
   readonly cause?: unknown;
 };
@@ -43,6 +45,7 @@ export async function sweepAnycast(parts: SweepParts): Promise<Swept> {
   const { created, firstSeq } = await store.queue();
   const queue = { epoch: epochToken(created), firstSeq };
   const tally = { rows: 0, removed: 0, unreadable: 0, failed: 0 };
+  const taken = new Map<string, number>();
   let cause: unknown;
   const running = new Set<Promise<void>>();
   for await (const walked of store.rows()) {
@@ -50,7 +53,8 @@ export async function sweepAnycast(parts: SweepParts): Promise<Swept> {
     const one = sweepRow(parts, queue, walked)
       .then(
         (what) => {
-          if (what !== "kept") tally[what] += 1;
+          if (what === "queued") countTaken(taken, walked);
+          else if (what !== "kept") tally[what] += 1;
         },
         (thrown: unknown) => {
           tally.failed += 1;
@@ -62,7 +66,7 @@ export async function sweepAnycast(parts: SweepParts): Promise<Swept> {
     if (running.size >= AT_ONCE) await Promise.race(running);
   }
   await Promise.all(running);
-  return cause === undefined ? tally : { ...tally, cause };
+  return { ...tally, taken, ...(cause === undefined ? {} : { cause }) };
 }
 
 type Queue = { readonly epoch: string; readonly firstSeq: number };
@@ -71,7 +75,7 @@ async function sweepRow(
   { store, requests, notices, now }: SweepParts,
   queue: Queue,
   { key, revision, row }: WalkedRow,
-): Promise<"kept" | "removed" | "unreadable"> {
+): Promise<"kept" | "queued" | "removed" | "unreadable"> {
   const place = parseAnycastKey(key);
   if (row === "unreadable" || place === undefined) return "unreadable";
   const { epoch, seq } = place;
@@ -83,7 +87,7 @@ async function sweepRow(
     await requests.finish({ key, revision, row });
     return "kept";
   }
-  if (epoch === queue.epoch && seq >= queue.firstSeq && (await store.request(seq)) !== undefined) return "kept";
+  if (epoch === queue.epoch && seq >= queue.firstSeq && (await store.request(seq)) !== undefined) return "queued";
   try {
     if (row.offAt === undefined) {
       await store.cas(key, { ...row, offAt: now() }, revision);
@@ -97,6 +101,10 @@ async function sweepRow(
     if (isCode(error, ErrorCode.Conflict)) return "kept";
     throw error;
   }
+}
+
+function countTaken(taken: Map<string, number>, { row }: WalkedRow): void {
+  if (row !== "unreadable" && row.state === "taken") taken.set(row.role, (taken.get(row.role) ?? 0) + 1);
 }
 
 /** A pass at once and then again and again, until told to stop. */

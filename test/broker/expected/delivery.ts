@@ -96,6 +96,7 @@ export function delivery(who: Who): Expected[] {
           `$JS.API.STREAM.INFO.TASK_${s}`,
           `$JS.API.STREAM.MSG.GET.TASK_${s}`,
           `$JS.API.STREAM.MSG.DELETE.TASK_${s}`,
+          `$JS.API.CONSUMER.LIST.TASK_${s}`,
           `$JS.API.STREAM.MSG.GET.KV_cotal_anycast_${s}`,
           `$JS.API.STREAM.MSG.DELETE.KV_cotal_anycast_${s}`,
           `$JS.API.DIRECT.GET.KV_cotal_anycast_${s}`,
