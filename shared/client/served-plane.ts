@@ -1,26 +1,29 @@
 /**
  * Whether requests to a role would wait for the delivery plane, asked beside each `ask` (§6.1).
  *
- * Invariants: it is never said on silence, for that is no health state; a plane that was just bound is not asked
- * again for a moment; an `ask` waits for this only a little.
+ * Invariants
+ * 1. It is never said on silence: that is no health state.
+ * 2. An `ask` waits for this only a little, and where nobody has answered just now, not at all.
  */
 import type { LivenessGrade } from "../protocol/chat/liveness.ts";
 
-const BOUND_FOR_MS = 5000;
+/** How long a plane that was bound, or that was silent, is not asked again. */
+const KEPT_MS = 5000;
 const PATIENCE_MS = 500;
 
-/** `ask` resolves to true where the plane said, or the broker, that it does not serve. */
+/** It resolves to true where the plane said, or the broker, that it does not serve. */
 export function createPlaneWait(probe: () => Promise<LivenessGrade>, now: () => number): () => Promise<boolean> {
-  let boundAt = Number.NEGATIVE_INFINITY;
+  let quietUntil = Number.NEGATIVE_INFINITY;
   return async () => {
-    if (now() - boundAt < BOUND_FOR_MS) return false;
+    if (now() < quietUntil) return false;
     let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<undefined>((resolve) => {
-      timer = setTimeout(() => resolve(undefined), PATIENCE_MS);
+    const late = new Promise<LivenessGrade>((resolve) => {
+      timer = setTimeout(() => resolve({ responder: "unknown" }), PATIENCE_MS);
     });
-    const grade = await Promise.race([probe(), late]);
+    const { responder } = await Promise.race([probe(), late]);
     clearTimeout(timer);
-    if (grade?.responder === "bound") boundAt = now();
-    return grade?.responder === "unbound" || grade?.responder === "stale";
+    if (responder === "unbound" || responder === "stale") return true;
+    quietUntil = now() + KEPT_MS;
+    return false;
   };
 }
