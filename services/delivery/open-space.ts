@@ -35,7 +35,7 @@ import { createPlane, groupLease, holderOf } from "./liveness/plane.ts";
 import { gatherOver } from "./oracle/gather.ts";
 import { type Seen, look, shareLooks } from "./oracle/look.ts";
 import { type Kicked, type Oracle, createOracle, kickOver } from "./oracle/oracle.ts";
-import { type RowsOptions, beginRows, enterRow } from "./rows.ts";
+import { type RowsOptions, beginRows, enterRows } from "./rows.ts";
 import { storeCredential } from "./store.ts";
 
 export type PlaneEvent =
@@ -121,7 +121,7 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
     keys,
     me,
     user,
-    others: [storeUser],
+    storeUser,
     nowSeconds,
     dial: { ...oneShot, reconnect: { kind: "bounded", attempts: 3 } },
   };
@@ -217,7 +217,7 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
       options.onEvictorEnd(evictorEnd(), nowSeconds());
       for (const own of [frontOwn, storeOwn]) {
         if (own.expires() - nowSeconds() > lifeSeconds / 2) continue;
-        await own.renew((next) => enterRow(rows, next));
+        await own.renew((next) => enterRows(rows, next));
       }
     },
   };

@@ -29,8 +29,8 @@ export type RowsOptions = {
   readonly me: Holder;
   /** Key of this daemon's front connection: what asks is the same user, with less to say. */
   readonly user: SigningKey;
-  /** Users of its other connections, entered with it. */
-  readonly others: readonly SigningKey[];
+  /** Key of its connection in the store. */
+  readonly storeUser: SigningKey;
   readonly dial: Omit<ConnectOptions, "authenticator" | "inboxPrefix">;
   readonly signal: AbortSignal;
   readonly waiting: SpaceHooks["waiting"];
@@ -57,13 +57,13 @@ export async function beginRows(options: RowsOptions, expires: number): Promise<
   throw new CotalError(ErrorCode.Internal, `the ${who} gave no epoch`, { next: "look at its version" });
 }
 
-/** Enters a renewal of them all. */
-export async function enterRow(options: RowsOptions, expires: number): Promise<void> {
+/** Enters a renewal. */
+export async function enterRows(options: RowsOptions, expires: number): Promise<void> {
   await ask(options, { begin: false, expires });
 }
 
 async function ask(
-  { space, keys, me, user, others, nowSeconds, dial }: RowsOptions,
+  { space, keys, me, user, storeUser, nowSeconds, dial }: RowsOptions,
   { begin, expires }: { readonly begin: boolean; readonly expires: number },
 ) {
   const { authenticator, inboxPrefix } = await ownCredential({
@@ -88,7 +88,7 @@ async function ask(
       random: randomBytes,
     });
     const { endpoint, command } = LEDGER[keys.file.mode];
-    const credentials = [user, ...others].map(({ publicKey: credentialId }) => ({ credentialId, expires }));
+    const credentials = [user, storeUser].map(({ publicKey }) => ({ credentialId: publicKey, expires }));
     const args: DaemonEnterArgs = { begin, credentials };
     return DaemonEnterAnswer.parse((await call(endpoint, command, args, { deadlineMs: DEADLINE_MS })).data);
   } finally {

@@ -13,9 +13,8 @@ import {
   type BucketKey,
   bucketStream,
   dlvDurable,
-  DELIVERY_SERVICE,
   dmDurable,
-  leaseFilter,
+  leaseGrant,
   recordWriterDurable,
   spaceNames,
 } from "../protocol/base/names.ts";
@@ -268,7 +267,7 @@ function livenessRows({ space }: ServeScope): Row[] {
     pub(front, subjects.liveServeReply(Plane.Delivery), "§6.1 liveness, answers"),
     pub(store, jsApi.messageGet(stream), "H53, own lease, leader read"),
     pub(store, jsApi.streamInfo(stream), "H53, the broker's clock"),
-    pub(store, kvKey(leases, leaseFilter(DELIVERY_SERVICE)), "H53, own lease"),
+    pub(store, kvKey(leases, leaseGrant("delivery")), "H53, own lease"),
   ];
 }
 

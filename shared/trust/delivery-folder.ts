@@ -6,8 +6,9 @@ import { z } from "zod";
 import { AuthMode } from "../protocol/chat/space-settings.ts";
 
 export const DeliveryFile = {
-  /** Its own signing keys of front and store, so that they can be withdrawn alone. */
+  /** Its own signing key of front, so that it can be withdrawn alone. */
   FrontSigner: "front-signer.nk",
+  /** The same of the store, where posts are read and copies written. */
   StoreSigner: "store-signer.nk",
   OwnerSecret: "owner.secret",
   Uid: "lifecycle.uid",

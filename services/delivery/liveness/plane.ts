@@ -11,7 +11,6 @@
 import { randomBytes } from "node:crypto";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { type LeaseHolder, type LeasePlace, lookAtLease } from "../../../shared/broker/lease.ts";
-import { DELIVERY_SERVICE } from "../../../shared/protocol/base/names.ts";
 import { createLiveness } from "./liveness.ts";
 import { gradeLeases } from "./verdict.ts";
 
@@ -54,7 +53,7 @@ const LETTING_GO_MS = 1000;
 /** The lease of one member group. */
 export const groupLease = (space: string, n: number): LeasePlace => ({
   space,
-  service: DELIVERY_SERVICE,
+  service: "delivery",
   duty: "fanout",
   n,
 });

@@ -106,12 +106,9 @@ function lifecycleDurable(prefix: string, p: Principal, uid: string): string {
   return `${prefix}_${dashForm(principal(p.owner, p.actor))}-${uid}`;
 }
 
-/** The delivery service's name in its leases. */
-export const DELIVERY_SERVICE = "delivery";
-
-/** Every lease of one service. */
-export function leaseFilter(service: string): string {
-  if (!ENDPOINT_LABEL.test(service)) throw badRequest("no lease token");
+/** All lease rows of one service. */
+export function leaseGrant(service: string): string {
+  if (!ENDPOINT_LABEL.test(service)) throw badRequest(`${JSON.stringify(service.slice(0, 80))} is no lease token`);
   return `lease.${service}.>`;
 }
 
