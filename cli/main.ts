@@ -26,6 +26,7 @@ import { registerMint } from "./commands/mint.ts";
 import { registerSend } from "./commands/send.ts";
 import { registerSpace } from "./commands/space.ts";
 import { registerStatus } from "./commands/status.ts";
+import { registerTask } from "./commands/task.ts";
 import { registerTail } from "./commands/tail.ts";
 import { registerUp } from "./commands/up.ts";
 import { registerWho } from "./commands/who.ts";
@@ -49,6 +50,7 @@ const COMMANDS: readonly ((program: Command) => void)[] = [
   registerSend,
   registerDm,
   registerAsk,
+  registerTask,
   registerTail,
   registerWho,
   registerChannels,

@@ -23,6 +23,7 @@ function asItem(item: InboxItem): Item {
     from,
     ...(item.kind === "chat" ? { channel: item.channel } : {}),
     ...(item.kind === "ask" ? { role: item.role } : {}),
+    ...(item.kind === "dm" && item.notice !== undefined ? { notice: item.notice } : {}),
     historical,
     parts,
     ts,

@@ -117,6 +117,8 @@ function createNotices(out: Output, stays: boolean): (event: SessionEvent) => vo
         return say(event, "channel messages came faster than they could be shown; the oldest were left out");
       case "durable-missing":
         return say(event, `the inbox ${event.durable} does not answer; run cotal doctor`);
+      case "takes-nothing":
+        return say(event, `${event.message}; ${event.next}`);
       case "replay-failed":
         return say(event, `earlier messages of #${event.channel} can't be read now: ${event.error.message}`);
       default:

@@ -19,7 +19,7 @@ async function ask({ options, out, target }: Invocation<object>, role = "", ...w
   const sent = await withSession({ target: at, credentials, out, stays: false }, (session) => session.ask(role, text));
   printSent(out, sent, { role }, `role ${role}`);
   if (sent.waitsFor !== undefined) {
-    out.note("it waits in the queue: in an authenticated space holders take requests through the delivery daemon,");
-    out.note("which this version does not have yet (§8.1); an open space hands them out already");
+    out.note("it waits in the queue: holders take requests through the delivery daemon, and none serves now (§8.1);");
+    out.note("cotal status shows it");
   }
 }

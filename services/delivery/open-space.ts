@@ -1,17 +1,23 @@
 /**
- * Taking a space up: rows for this daemon's credentials, a connection in front, one in the system account,
- * the endpoint, its registration; in the order in which each needs the one before.
+ * Taking a space up: rows for this daemon's credentials, connections in front, in the store and in the system
+ * account, the endpoint, its registration, what it does; in the order in which each needs the one before.
  *
  * Invariants
- * 1. The front credential has its row before anything is served with it. The row of the system-account
+ * 1. The credentials of front and store have their rows before anything is done with them. The row of the system-account
  *    credential is written by who writes the ledger, before that one answers us (`issued.json`).
  * 2. Whatever was opened is given back, also when a later step fails.
  */
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type ConnectOptions, type Connection, openConnection } from "../../shared/broker/connect.ts";
+import {
+  type ConnectOptions,
+  type Connection,
+  type ConnectionStatus,
+  openConnection,
+} from "../../shared/broker/connect.ts";
 import { type OwnUsers, ownCredential } from "../../shared/broker/own-credential.ts";
 import { keepRegistered } from "../../shared/client/registered.ts";
+import { within } from "../../shared/client/shutdown.ts";
 import type { KeptSpace, SpaceHooks } from "../../shared/daemon/spaces.ts";
 import { Life } from "../../shared/grants/matrix.ts";
 import { Account } from "../../shared/grants/row.ts";
@@ -21,12 +27,21 @@ import { dotForm, drawNonce } from "../../shared/protocol/base/principals.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
 import { type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
+import { type AnycastEvent, createAnycast } from "./anycast/anycast.ts";
 import { deliveryHandlers } from "./commands.ts";
+import { keepDuty } from "./duty.ts";
 import { type DeliveryKeys, readDeliveryKeys } from "./keys.ts";
+import { createPlane, groupLease, holderOf } from "./liveness/plane.ts";
 import { gatherOver } from "./oracle/gather.ts";
 import { type Seen, look, shareLooks } from "./oracle/look.ts";
 import { type Kicked, type Oracle, createOracle, kickOver } from "./oracle/oracle.ts";
-import { type RowsOptions, beginRows, enterRow } from "./rows.ts";
+import { type RowsOptions, beginRows, enterRows } from "./rows.ts";
+import { storeCredential } from "./store.ts";
+
+export type PlaneEvent =
+  | { readonly kind: "bound" | "lost" }
+  | { readonly kind: "dropped"; readonly why: string }
+  | { readonly kind: "failed"; readonly cause: unknown };
 
 export type OpenSpaceOptions = SpaceHooks & {
   readonly servers: readonly string[];
@@ -38,6 +53,9 @@ export type OpenSpaceOptions = SpaceHooks & {
   /** A look was taken; with what it does not cover. */
   readonly onLook: (gap: string | undefined) => void;
   readonly onKicked: (event: Kicked) => void;
+  readonly onAnycast: (event: AnycastEvent) => void;
+  /** Of the plane's liveness: what was dropped, what could not be read or renewed. */
+  readonly onPlane: (event: PlaneEvent) => void;
   /** When the credential of the system account ends, and what time it is, in Unix seconds. */
   readonly onEvictorEnd: (at: number, now: number) => void;
   /** Life of this process's own credential, in seconds. */
@@ -46,13 +64,20 @@ export type OpenSpaceOptions = SpaceHooks & {
 
 export type OpenSpace = KeptSpace & { readonly principal: string; readonly epoch: number };
 
+const FAREWELL_MS = 5000;
+
 const nowSeconds = (): number => Math.floor(Date.now() / 1000);
 
 /** Takes one space up. Throws a `CotalError`; nothing stays open then. */
 export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
   const opened: Connection[] = [];
-  const dial: Dial = async (name, own) => {
-    const connection = await openConnection({ ...dialOptions(options, name), ...own });
+  const dial: Dial = async (name, { authenticator, inboxPrefix }, also) => {
+    const dialed = dialOptions(options, name);
+    const onStatus: OnStatus = (status) => {
+      dialed.onStatus?.(status);
+      also?.(status);
+    };
+    const connection = await openConnection({ ...dialed, onStatus, authenticator, inboxPrefix });
     opened.push(connection);
     options.onStatus(name, { type: "up", server: "", version: connection.version });
     return connection;
@@ -69,8 +94,9 @@ export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
   }
 }
 
-type Dialed = Pick<ConnectOptions, "authenticator" | "inboxPrefix">;
-type Dial = (name: string, own: Dialed) => Promise<Connection>;
+type Dialed = Required<Pick<ConnectOptions, "authenticator" | "inboxPrefix">>;
+type OnStatus = (status: ConnectionStatus) => void;
+type Dial = (name: string, own: Dialed, onStatus?: OnStatus) => Promise<Connection>;
 
 function dialOptions(options: OpenSpaceOptions, name: string): Omit<ConnectOptions, keyof Dialed> {
   return {
@@ -87,6 +113,7 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
   const keys = readDeliveryKeys(options.keysPattern, space);
   const me = { principal: daemonPrincipal(keys.ownerSecret, space, "delivery"), uid: keys.uid };
   const user = options.users.of(space, "front");
+  const storeUser = options.users.of(space, "store");
   // Without its status: who asks hears how it went, and nobody would clear a failure.
   const { onStatus: _, ...oneShot } = dialOptions(options, "rows");
   const rows: RowsOptions = {
@@ -94,11 +121,14 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
     keys,
     me,
     user,
+    storeUser,
     nowSeconds,
     dial: { ...oneShot, reconnect: { kind: "bounded", attempts: 3 } },
   };
   const expires = nowSeconds() + lifeSeconds;
   const epoch = await options.users.entered(space, () => beginRows(rows, expires));
+  const scope = { space, holder: me, instanceId: me.uid, epoch };
+  const storeOwn = await storeCredential({ keys, scope, user: storeUser, lifeSeconds, nowSeconds });
   const frontOwn = await ownCredential({
     profile: "delivery",
     user,
@@ -107,13 +137,25 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
     signer: keys.frontSigner,
     lifeSeconds,
     nowSeconds,
-    scope: { space, holder: me, inboxNonce: drawNonce(randomBytes), instanceId: me.uid, epoch },
+    scope: { ...scope, inboxNonce: drawNonce(randomBytes) },
   });
-  const { authenticator, inboxPrefix } = frontOwn;
-  const front = await dial("front", { authenticator, inboxPrefix });
+  let onFrontDown = (): void => undefined;
+  const front = await dial("front", frontOwn, (status) => {
+    if (status.type === "down") onFrontDown();
+  });
+  const store = await dial("store", storeOwn);
   const { expires: evictorEnd, ...evictor } = keys.evictor;
   const system = await dial("system", evictor);
   const stopping = new AbortController();
+  const anycast = createAnycast({
+    space,
+    me: me.principal,
+    front: front.nc,
+    store: store.nc,
+    concurrency: options.concurrency,
+    perHolder: options.perCaller,
+    onEvent: options.onAnycast,
+  });
   const registration = keepRegistered({ connection: front, space, endpoint: EndpointName.Delivery, me, epoch });
   const served = await serveEndpoint({
     nc: front.nc,
@@ -122,7 +164,10 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
     instanceId: me.uid,
     epoch,
     contract: ownContract(EndpointName.Delivery),
-    handlers: deliveryHandlers(oracleOver(options, keys, { front, system, stopping: stopping.signal })),
+    handlers: deliveryHandlers(
+      oracleOver(options, keys, { front, system, stopping: stopping.signal }),
+      anycast.handlers,
+    ),
     registrationRevision: registration.revision,
     publicDescriptor: true,
     concurrency: options.concurrency,
@@ -131,19 +176,49 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
     now: () => performance.now(),
   });
   registration.begin();
+  await anycast.begin();
+  const who = holderOf({ uid: me.uid, epoch, principal: dotForm(me.principal) });
+  const { onPlane } = options;
+  const plane = createPlane({
+    space,
+    groups: 1,
+    front: front.nc,
+    store: store.nc,
+    holder: who.holder,
+    onDropped: (why) => onPlane({ kind: "dropped", why }),
+  });
+  const duty = keepDuty({
+    nc: store.nc,
+    place: groupLease(space, 0),
+    who,
+    onHeld: () => {
+      plane.held(0);
+      onPlane({ kind: "bound" });
+    },
+    onLost: () => {
+      plane.lost(0);
+      onPlane({ kind: "lost" });
+    },
+    onFailed: (cause) => onPlane({ kind: "failed", cause }),
+  });
+  onFrontDown = plane.disconnected;
   return {
     principal: dotForm(me.principal),
     epoch,
     stopIntake: async () => {
       // Who waits for a proof is told at once: a stop that waited with him would be cut short.
       stopping.abort();
-      await served.stop();
-      await registration.end();
+      await Promise.all([duty.stop(), served.stop(), anycast.stop()]);
+      plane.stop();
+      // With the broker away there is nobody to say farewell to.
+      await within(registration.end(), front.isUp() ? FAREWELL_MS : 0);
     },
     renew: async () => {
       options.onEvictorEnd(evictorEnd(), nowSeconds());
-      if (frontOwn.expires() - nowSeconds() > lifeSeconds / 2) return;
-      await frontOwn.renew((next) => enterRow(rows, next));
+      for (const own of [frontOwn, storeOwn]) {
+        if (own.expires() - nowSeconds() > lifeSeconds / 2) continue;
+        await own.renew((next) => enterRows(rows, next));
+      }
     },
   };
 }

@@ -5,6 +5,7 @@ import { type Spaces, keepSpaces as keep } from "../../shared/daemon/spaces.ts";
 import type { deliveryConfig } from "./config.ts";
 import { spacesWithDeliveryKeys } from "./keys.ts";
 import { openSpace } from "./open-space.ts";
+import { sayAnycast } from "./say-anycast.ts";
 
 type Values = ReturnType<typeof deliveryConfig.read>["values"];
 
@@ -38,6 +39,31 @@ export function keepSpaces(context: Context<Values>): Spaces {
     help: "When the credential of the system account ends, in Unix time.",
     labels: ["space"],
   });
+  const takes = metrics.counter({
+    name: `${metrics.prefix}takes_total`,
+    help: "Takes of requests to a role, by answer; `dropped` got none.",
+    labels: ["space", "result"],
+  });
+  const notices = metrics.counter({
+    name: `${metrics.prefix}notices_total`,
+    help: "Notices to senders of requests to a role, by whether they were published.",
+    labels: ["space", "result"],
+  });
+  const rows = metrics.gauge({
+    name: `${metrics.prefix}anycast_rows`,
+    help: "Records of requests to a role, as the last sweep found them.",
+    labels: ["space"],
+  });
+  const untaken = metrics.gauge({
+    name: `${metrics.prefix}untaken_deliveries`,
+    help: "Deliveries of requests to a role that were held for two sweeps and not taken.",
+    labels: ["space"],
+  });
+  const dropped = metrics.counter({
+    name: `${metrics.prefix}liveness_dropped_total`,
+    help: "Questions about the plane's liveness whose reply target was none of their own.",
+    labels: ["space"],
+  });
   const users = ownUsers();
   return keep({
     context,
@@ -65,6 +91,14 @@ export function keepSpaces(context: Context<Values>): Spaces {
         onKicked: ({ principal, found, closed }) => {
           kicked.inc({ space }, closed);
           log.info("connections were ended", { space, principal, found, closed });
+        },
+        onAnycast: (event) => sayAnycast({ space, log, takes, notices, rows, untaken }, event),
+        onPlane: (event) => {
+          if (event.kind === "dropped") dropped.inc({ space });
+          if (event.kind === "failed")
+            log.warn("the lease of this plane can't be kept now", { space, error: event.cause });
+          if (event.kind === "bound") log.info("this plane is served", { space });
+          if (event.kind === "lost") log.info("another serves this plane now", { space });
         },
         onEvictorEnd: (at, now) => {
           end.set({ space }, at);

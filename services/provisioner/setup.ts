@@ -8,8 +8,10 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import { ensureStreams } from "../../shared/broker/ensure.ts";
 import { spaceStreams } from "../../shared/broker/resources.ts";
 import type { Writer } from "../../shared/broker/write.ts";
+import { canonicalDigest } from "../../shared/protocol/base/canonical.ts";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import { spaceNames } from "../../shared/protocol/base/names.ts";
+import { OPEN_OWNER, dotForm, parseDotForm } from "../../shared/protocol/base/principals.ts";
 import { DEFAULTS_KEY, SPACE_KEY } from "../../shared/protocol/chat/channel-config.ts";
 import { type AuthMode, DEFAULT_LIMITS, SpaceSettings } from "../../shared/protocol/chat/space-settings.ts";
 import { changeJson, readJson } from "./rows.ts";
@@ -47,7 +49,7 @@ function nextSettings(current: unknown, options: SetupOptions): SpaceSettings | 
     reads: "mediated",
     replicas,
     groups: 1,
-    daemons: { provisioner: principal },
+    daemons: daemonsOf(principal),
     limits: DEFAULT_LIMITS,
   };
   if (current === undefined) return fresh;
@@ -58,8 +60,17 @@ function nextSettings(current: unknown, options: SetupOptions): SpaceSettings | 
       next: `start it as ${settings.auth}, or use another space or state folder`,
     });
   }
-  if (settings.daemons["provisioner"] === principal || auth === "open") return undefined;
-  return { ...settings, daemons: { ...settings.daemons, provisioner: principal } };
+  const daemons = { ...settings.daemons, ...daemonsOf(principal) };
+  if (auth === "open" || canonicalDigest(daemons) === canonicalDigest(settings.daemons)) return undefined;
+  return { ...settings, daemons };
+}
+
+/** Whom a client believes to be which daemon (decisions H6, H54). All live under the owner that is the space. */
+function daemonsOf(principal: string): SpaceSettings["daemons"] {
+  const me = parseDotForm(principal);
+  const delivery =
+    me === undefined || me.owner === OPEN_OWNER ? {} : { delivery: dotForm({ ...me, actor: "delivery" }) };
+  return { provisioner: principal, ...delivery };
 }
 
 function parseSettings(value: unknown): SpaceSettings {

@@ -48,7 +48,12 @@ export type LeasePlace = {
   readonly n?: number;
 };
 
-export type LeaseHolder = { readonly holder: string; readonly principal: string };
+export type LeaseHolder = {
+  readonly holder: string;
+  readonly principal: string;
+  /** The row is of an earlier run of this very instance: it need not expire to be taken over. */
+  readonly succeeds?: (row: LeaseRow) => boolean;
+};
 
 export type LeaseClock = {
   /** Wall clock, for `at`. */
@@ -118,6 +123,13 @@ export async function readLease(nc: NatsConnection, place: LeasePlace): Promise<
   return { row, revision, timeMs, epoch: row.epoch === 0 ? revision : row.epoch };
 }
 
+/** The same, telling a row that can't be read from none: a newer version's, perhaps. */
+export async function lookAtLease(nc: NatsConnection, place: LeasePlace): Promise<LeaseRow | "none" | "unreadable"> {
+  const found = await stored(nc, placeOf(place));
+  if (found === undefined || found.free) return "none";
+  return found.row ?? "unreadable";
+}
+
 /** Takes a lease that is free, expired, released, or already this holder's. */
 export async function takeLease(
   nc: NatsConnection,
@@ -128,7 +140,7 @@ export async function takeLease(
 ): Promise<TakeResult> {
   const at = placeOf(place);
   const found = await stored(nc, at);
-  if (found !== undefined && !found.free && found.row?.holder !== who.holder) {
+  if (found !== undefined && !found.free && !isOwn(found.row, who)) {
     const brokerNow = await (clock.brokerNow ?? (() => brokerClock(nc, at.stream)))();
     if (brokerNow - found.timeMs < LEASE_TTL_MS) return { kind: "busy", row: found.row };
   }
@@ -143,6 +155,10 @@ export async function takeLease(
     if (!isCode(error, ErrorCode.Conflict)) throw error;
     return { kind: "busy", row: (await stored(nc, at))?.row };
   }
+}
+
+function isOwn(row: LeaseRow | undefined, { holder, succeeds }: LeaseHolder): boolean {
+  return row !== undefined && (row.holder === holder || succeeds?.(row) === true);
 }
 
 const brokerClock = async (nc: NatsConnection, stream: string): Promise<number> => (await streamState(nc, stream)).atMs;

@@ -14,7 +14,7 @@ import { type Delivery, RejectReason } from "../protocol/chat/message.ts";
 import type { DeliveryKind } from "../protocol/base/subjects.ts";
 import { createBatched } from "./batched.ts";
 import type { Events } from "./events.ts";
-import { type Identity, createHolds } from "./holds.ts";
+import { type AckSubject, type Hold, type Identity, createHolds } from "./holds.ts";
 import { type InboxItem, makeItem } from "./item.ts";
 import { type PullState, createPullLoop } from "./pull.ts";
 import { type Seen, seenKey } from "./seen.ts";
@@ -35,7 +35,10 @@ export type DurableOptions = {
   readonly seen: Seen;
   readonly events: Events;
   readonly isUp: () => boolean;
-  readonly deliver: (item: InboxItem) => void;
+  /** A copy has to be asked for before it is shown; when it came, the stream was made at `epoch` (§8.1). */
+  readonly asked?: { readonly epoch: () => string | undefined };
+  /** `hold` is what the item's `ack` and `nak` settle. */
+  readonly deliver: (item: InboxItem, hold: Hold) => void;
   readonly onState: (state: PullState, before: PullState) => void;
   readonly now: () => number;
 };
@@ -58,6 +61,10 @@ export function createDurableReader(options: DurableOptions): DurableReader {
   const { publish, flush } = createBatched(nc);
   const holds = createHolds({
     publish,
+    publishNow: (subject, body) => {
+      publish(subject, body);
+      flush();
+    },
     ackWaitMs: options.ackWaitMs,
     isUp: options.isUp,
     now: options.now,
@@ -86,16 +93,17 @@ export function createDurableReader(options: DurableOptions): DurableReader {
     }
     const identity = identityOf(read.delivery, ack.streamSequence);
     const { key } = identity;
-    if (holds.join(identity, { subject: reply, info: ack })) return events.count("duplicates");
+    const receipt: AckSubject = { subject: reply, info: ack, epoch: options.asked?.epoch() };
+    if (holds.join(identity, receipt)) return events.count("duplicates");
     if (key !== undefined && seen.has(key)) {
       events.count("duplicates");
       return publish(reply, AckBody.Ack);
     }
-    const hold = holds.take(identity, { subject: reply, info: ack }, read.delivery.message.id);
+    const hold = holds.take(identity, receipt, read.delivery.message.id, { asked: options.asked !== undefined });
     // Pulled before the stop and delivered after it: nobody will handle it here.
     if (stopping) return hold.nak(0);
     events.received(rail);
-    options.deliver(makeItem(read.delivery, { hold }));
+    options.deliver(makeItem(read.delivery, { hold }), hold);
   };
   const terminate = (reply: string, reason: RejectReason, detail: string): void => {
     publish(reply, `${AckBody.Term} ${reason}`);

@@ -9,6 +9,7 @@
  *    second.
  * 4. A listener that throws does not reach the wire code; a slow reader of events loses the oldest.
  */
+import type { TakeCause } from "./take-causes.ts";
 import type { CotalError } from "../protocol/base/errors.ts";
 import type { RejectReason } from "../protocol/chat/message.ts";
 
@@ -41,6 +42,15 @@ export type SessionEvent =
   | { readonly type: "lapsed"; readonly rail: Rail; readonly id: string }
   /** Something weaker than asked for, said in words (§7, §8.1). */
   | { readonly type: "shortfall"; readonly subject: string; readonly message: string }
+  /** Requests to the own role stay unshown: why, and what whoever runs this can do. Told when it changes. */
+  | {
+      readonly type: "takes-nothing";
+      readonly role: string;
+      readonly cause: TakeCause;
+      readonly message: string;
+      readonly next: string;
+    }
+  | { readonly type: "takes-again"; readonly role: string }
   | { readonly type: "replay-failed"; readonly channel: string; readonly error: CotalError }
   | { readonly type: "handler-failed"; readonly id: string; readonly error: CotalError }
   | { readonly type: "presence-unwritten"; readonly error: CotalError }

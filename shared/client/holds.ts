@@ -7,6 +7,8 @@
  *    renewal; after that it is left alone, because another delivery of it may be under way (§8).
  * 3. A redelivery of what is in hand joins it: it is shown once and all its copies are settled. A
  *    bare sequence proves nothing: a stream that was made anew counts from one again.
+ * 4. A copy that has to be asked for before it is shown (§8.1) is renewed only by who asks, until it is shown. When
+ *    its ack wait runs out before, it is forgotten: the broker gives it to whoever pulls.
  */
 import { AckBody, type AckInfo, nakBody } from "../protocol/base/broker-subjects.ts";
 
@@ -18,10 +20,29 @@ export type Hold = {
   readonly ack: () => void;
   readonly nak: (delayMs: number) => void;
   readonly settled: () => boolean;
+  /** The newest copy of it, as it was delivered. */
+  readonly copy: () => HeldCopy;
+  /** False once its ack wait may have run out. */
+  readonly isAlive: () => boolean;
+  /** Restarts its ack wait, now. */
+  readonly renew: () => void;
+  /** It is shown: it is renewed from here on. */
+  readonly shown: () => void;
+  /** Lets go of it without a word to the broker. */
+  readonly forget: () => void;
+};
+
+export type HeldCopy = {
+  readonly seq: number;
+  readonly count: number;
+  /** The stream's creation time as it was known when the copy came. */
+  readonly epoch: string | undefined;
 };
 
 export type HoldsOptions = {
   readonly publish: (subject: string, body: string) => void;
+  /** The same, ahead of whatever its caller sends next. */
+  readonly publishNow: (subject: string, body: string) => void;
   readonly ackWaitMs: number;
   /** Nothing is renewed while the connection is down, whatever the library buffers. */
   readonly isUp: () => boolean;
@@ -34,7 +55,7 @@ export type HoldsOptions = {
 };
 
 /** A copy's ack subject, and what it says. */
-export type AckSubject = { readonly subject: string; readonly info: AckInfo };
+export type AckSubject = { readonly subject: string; readonly info: AckInfo; readonly epoch?: string | undefined };
 
 /**
  * What makes two copies one message: its key (`seenKey`), or, without an id, sequence and content.
@@ -43,7 +64,8 @@ export type AckSubject = { readonly subject: string; readonly info: AckInfo };
 export type Identity = { readonly key: string | undefined; readonly same: string };
 
 export type Holds = {
-  readonly take: (identity: Identity, receipt: AckSubject, label: string) => Hold;
+  /** `asked`: it is not renewed before it is shown. */
+  readonly take: (identity: Identity, receipt: AckSubject, label: string, how?: { readonly asked: boolean }) => Hold;
   /** Adds a redelivered copy to the one in hand; false if there is none. */
   readonly join: (identity: Identity, receipt: AckSubject) => boolean;
   readonly size: () => number;
@@ -59,6 +81,9 @@ type Copy = {
   /** Ack subject by stream sequence; a later delivery replaces an earlier one. */
   readonly replies: Map<number, string>;
   deliveries: number;
+  newest: HeldCopy;
+  /** Not renewed by itself: it is asked for first. */
+  unshown: boolean;
   renewedAt: number;
   lapsed: boolean;
   settled: boolean;
@@ -66,6 +91,8 @@ type Copy = {
 
 /** Renewals per ack wait: two may be lost. */
 const RENEWALS = 3;
+/** The broker's clock began before ours: only this share of an ack wait is surely left to a copy that came. */
+const SURE = 0.9;
 
 export function createHolds(options: HoldsOptions): Holds {
   const copies = new Set<Copy>();
@@ -80,25 +107,44 @@ export function createHolds(options: HoldsOptions): Holds {
     for (const reply of copy.replies.values()) options.publish(reply, body);
     options.onSettled(copy.identity, acked);
   };
+  const drop = (copy: Copy): void => {
+    if (copy.settled) return;
+    copy.settled = true;
+    copies.delete(copy);
+    byIdentity.delete(copy.identity.same);
+    options.onSettled(copy.identity, false);
+  };
+  const isAlive = (copy: Copy): boolean => options.now() - copy.renewedAt < options.ackWaitMs * SURE;
+  const lapse = (copy: Copy): void => {
+    drop(copy);
+    options.onLapsed(copy.label);
+  };
+  const restart = (copy: Copy, publish = options.publish): void => {
+    copy.renewedAt = options.now();
+    for (const reply of copy.replies.values()) publish(reply, AckBody.Progress);
+  };
   const renew = (): void => {
     const time = options.now();
     for (const copy of copies) {
+      if (copy.unshown) {
+        if (!isAlive(copy)) lapse(copy);
+        continue;
+      }
       if (copy.lapsed || time - copy.renewedAt < every) continue;
       if (time - copy.renewedAt >= options.ackWaitMs) {
         copy.lapsed = true;
         options.onLapsed(copy.label);
         continue;
       }
-      if (!options.isUp()) continue;
-      copy.renewedAt = time;
-      for (const reply of copy.replies.values()) options.publish(reply, AckBody.Progress);
+      if (options.isUp()) restart(copy);
     }
   };
   const timer = setInterval(renew, every / 2);
   timer.unref();
 
-  const add = (copy: Copy, { subject, info }: AckSubject): void => {
+  const add = (copy: Copy, { subject, info, epoch }: AckSubject): void => {
     const seq = info.streamSequence;
+    copy.newest = { seq, count: info.deliveryCount, epoch };
     copy.replies.set(seq, subject);
     copy.deliveries = Math.max(copy.deliveries, info.deliveryCount);
     copy.renewedAt = options.now();
@@ -106,12 +152,14 @@ export function createHolds(options: HoldsOptions): Holds {
   };
 
   return {
-    take: (identity, receipt, label) => {
+    take: (identity, receipt, label, { asked } = { asked: false }) => {
       const copy: Copy = {
         identity,
         label,
         replies: new Map(),
         deliveries: 1,
+        newest: { seq: receipt.info.streamSequence, count: receipt.info.deliveryCount, epoch: receipt.epoch },
+        unshown: asked,
         renewedAt: 0,
         lapsed: false,
         settled: false,
@@ -125,6 +173,13 @@ export function createHolds(options: HoldsOptions): Holds {
         ack: () => settle(copy, AckBody.Ack, true),
         nak: (delayMs) => settle(copy, nakBody(delayMs), false),
         settled: () => copy.settled,
+        copy: () => copy.newest,
+        isAlive: () => isAlive(copy),
+        renew: () => restart(copy, options.publishNow),
+        shown: () => {
+          copy.unshown = false;
+        },
+        forget: () => drop(copy),
       };
     },
     join: (identity, receipt) => {

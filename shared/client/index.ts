@@ -11,7 +11,16 @@
  * Every failure is a `CotalError` with a `code`, what is known of the `outcome`, and what to do next.
  */
 export { connect } from "./session.ts";
-export type { HistoryOptions, ListenOptions, Me, Sent, Session } from "./session-types.ts";
+export type {
+  Asked,
+  AskedRequest,
+  HistoryOptions,
+  ListenOptions,
+  Me,
+  Sent,
+  Session,
+  Waiting,
+} from "./session-types.ts";
 export { DEFAULT_LIMITS, type Limits, type SessionOptions } from "./options.ts";
 export type {
   AgentCredentials,
@@ -26,7 +35,7 @@ export { type DmReader, type DmReaderOptions, openDmReader } from "./dm-reader.t
 export type { ExchangeAt } from "./exchange.ts";
 export type { AgentView, AskedView } from "../protocol/endpoint/exchange-shapes.ts";
 export type { Content, MessageOptions } from "./compose.ts";
-export type { AskItem, ChatItem, DmItem, InboxItem } from "./item.ts";
+export type { AskItem, ChatItem, DmItem, InboxItem, Notice } from "./item.ts";
 export type { Handler, Handling, Inbox } from "./inbox.ts";
 export type { JoinOptions, Joined, Replayed } from "./room.ts";
 export type { SessionEvent, SessionStats } from "./events.ts";
@@ -42,5 +51,7 @@ export { Plane } from "../protocol/base/subjects.ts";
 export { parseJoinLink, formatJoinLink, type JoinLink } from "../protocol/chat/join-link.ts";
 export { type Part, text, verifyArtifact } from "../protocol/chat/parts.ts";
 export type { RosterEntry } from "../protocol/chat/presence.ts";
+export type { AnycastStatus } from "../protocol/chat/anycast.ts";
+export type { TakeCause } from "./take-causes.ts";
 export type { LivenessGrade } from "../protocol/chat/liveness.ts";
 export type { SpaceSettings } from "../protocol/chat/space-settings.ts";

@@ -2,7 +2,10 @@
 import type { Delivery, EndpointRef } from "../protocol/chat/message.ts";
 import type { Part } from "../protocol/chat/parts.ts";
 import { MessageKind } from "../protocol/chat/message.ts";
+import type { AnycastNotice } from "../protocol/chat/anycast.ts";
 import type { Hold } from "./holds.ts";
+
+export type Notice = AnycastNotice["cotalAnycastNotice"];
 
 type ItemBase = {
   /** The sender's id for it; may be empty, and is unique only per sender. */
@@ -33,7 +36,14 @@ type ItemBase = {
 };
 
 export type ChatItem = ItemBase & { readonly kind: "chat"; readonly channel: string };
-export type DmItem = ItemBase & { readonly kind: "dm" };
+export type DmItem = ItemBase & {
+  readonly kind: "dm";
+  /**
+   * The delivery daemon says who has taken a request of one's own (§8.1). Only its own message has this: the same
+   * part from anybody else is just a part. It is no question and needs no answer.
+   */
+  readonly notice?: Notice;
+};
 export type AskItem = ItemBase & { readonly kind: "ask"; readonly role: string };
 export type InboxItem = ChatItem | DmItem | AskItem;
 
@@ -62,17 +72,20 @@ export function makeItem(delivery: Delivery, source: ItemSource): InboxItem {
     ...(message.contextId === undefined ? {} : { contextId: message.contextId }),
     historical: source.historical ?? false,
     ...(seq === undefined ? {} : { receivedSeq: seq }),
-    deliveries: hold?.deliveries() ?? 1,
+    // A copy may be delivered again while it waits to be read.
+    get deliveries() {
+      return hold?.deliveries() ?? 1;
+    },
     ack: () => hold?.ack(),
     nak: (delayMs = 0) => hold?.nak(delayMs),
   };
   switch (delivery.kind) {
     case MessageKind.Channel:
-      return { ...base, kind: "chat", channel: target };
+      return Object.assign(base, { kind: "chat" as const, channel: target });
     case MessageKind.Dm:
-      return { ...base, kind: "dm" };
+      return Object.assign(base, { kind: "dm" as const });
     case MessageKind.Anycast:
-      return { ...base, kind: "ask", role: target };
+      return Object.assign(base, { kind: "ask" as const, role: target });
   }
 }
 

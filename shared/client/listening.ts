@@ -4,8 +4,8 @@
  * Invariants
  * 1. An authenticated session binds what the provisioner made and never creates (§8); in an open
  *    space, and only there, it makes its own (decision H57).
- * 2. Role requests of an authenticated space are not pulled: a holder shows none without a take, and
- *    nothing serves that rail yet (§8.1). The session says so.
+ * 2. A role request of an authenticated space is taken before it is shown (§8.1), and none is pulled before the
+ *    queue's creation time is known: each copy carries the time that was read before it came.
  * 3. A durable that does not answer is told, and fails the reader: it is not an empty inbox (§8).
  */
 import type { NatsConnection } from "@nats-io/transport-node";
@@ -13,16 +13,21 @@ import { CotalError, ErrorCode, Outcome, toCotalError } from "../protocol/base/e
 import { dmDurable, roleDurable, spaceNames } from "../protocol/base/names.ts";
 import { type RandomBytes, drawNonce } from "../protocol/base/principals.ts";
 import { DeliveryKind } from "../protocol/base/subjects.ts";
+import type { Call } from "./caller.ts";
+import type { DenialWatch } from "./denials.ts";
 import { type DurableReader, createDurableReader } from "./durable.ts";
 import type { Events } from "./events.ts";
 import type { Identity } from "./identity.ts";
 import type { InboxItem } from "./item.ts";
 import { Lane, type Mailbox } from "./mailbox.ts";
+import { createNoticeSorter } from "./notices.ts";
 import { ensureOpenInbox, ensureOpenRole } from "./open-mode.ts";
 import type { Limits } from "./options.ts";
 import type { PullState } from "./pull.ts";
 import type { Seen } from "./seen.ts";
 import type { ListenOptions } from "./session-types.ts";
+import { createTakeRail } from "./take-rail.ts";
+import { type Taker, createTaker } from "./takes.ts";
 
 export type ListeningOptions = {
   readonly nc: NatsConnection;
@@ -33,6 +38,10 @@ export type ListeningOptions = {
   readonly mailbox: Mailbox<InboxItem>;
   readonly isUp: () => boolean;
   readonly random: RandomBytes;
+  readonly denials: DenialWatch;
+  readonly call: Call;
+  /** Who is which daemon of the space, as its settings say. */
+  readonly daemons: () => Promise<Readonly<Record<string, string>>>;
   /** Monotonic milliseconds. */
   readonly now: () => number;
 };
@@ -44,18 +53,20 @@ export type Listening = {
   readonly state: (rail: "dm" | "role") => PullState | "closed";
   readonly held: () => number;
   readonly reconnected: () => void;
+  /** The connection dropped. */
+  readonly disconnected: () => void;
   readonly readers: () => readonly DurableReader[];
   /** Opens nothing more. */
   readonly close: () => void;
 };
-
-const ROLE_WAITS = "role requests wait in the queue and are not shown: nothing hands them out in this space yet (§8.1)";
 
 export function createListening(options: ListeningOptions): Listening {
   const { nc, identity, limits, events, mailbox } = options;
   const { space, principal: me } = identity;
   const names = spaceNames(space);
   const readers = new Map<"dm" | "role", DurableReader>();
+  const notices = createNoticeSorter(identity.mode === "open" ? undefined : options.daemons);
+  let taker: Taker | undefined;
   let closed = false;
 
   const stateOf = (rail: "dm" | "role", durable: string) => (state: PullState, before: PullState) => {
@@ -84,11 +95,33 @@ export function createListening(options: ListeningOptions): Listening {
       maxOutstanding: role ? limits.roleHeld : limits.pulls,
       expiresMs: limits.pullExpiresMs,
       ackWaitMs: limits.ackWaitMs,
-      deliver: (item) => mailbox.push(Lane.Durable, item),
+      ...(role && taker !== undefined ? { asked: taker } : {}),
+      deliver: (item, hold) => {
+        if (!role) return notices.sort(item, (sorted) => mailbox.push(Lane.Durable, sorted));
+        if (taker === undefined) return mailbox.push(Lane.Durable, item);
+        mailbox.pushBehind(taker.door(hold, item.id), item);
+      },
       onState: stateOf(rail, durable),
       now: options.now,
     });
     readers.set(rail, reader);
+  };
+
+  /** Resolves after the first try; a daemon that comes later is noticed by itself. */
+  const takeFrom = async (role: string): Promise<void> => {
+    const { denials, call } = options;
+    const timeoutMs = limits.takeTimeoutMs;
+    taker ??= createTaker({
+      role,
+      call,
+      events,
+      timeoutMs,
+      isUp: options.isUp,
+      rail: createTakeRail({ nc, space, role, me, id: identity.id, name: identity.name, denials, timeoutMs }),
+      onReady: () => open("role", roleDurable(role), DeliveryKind.Svc, role),
+      onRetry: mailbox.retry,
+    });
+    await taker.begin();
   };
 
   const listen = async ({ dm = true, role = true }: ListenOptions = {}): Promise<void> => {
@@ -98,7 +131,7 @@ export function createListening(options: ListeningOptions): Listening {
       open("dm", dmDurable(me, identity.uid), DeliveryKind.Inst, identity.id);
     }
     if (!role || identity.role === undefined || readers.has("role")) return;
-    if (!isOpen) return events.tell({ type: "shortfall", subject: identity.role, message: ROLE_WAITS });
+    if (!isOpen) return takeFrom(identity.role);
     await ensureOpenRole(nc, space, identity.role);
     open("role", roleDurable(identity.role), DeliveryKind.Svc, identity.role);
   };
@@ -114,12 +147,15 @@ export function createListening(options: ListeningOptions): Listening {
     },
     state: (rail) => readers.get(rail)?.state() ?? "closed",
     held: () => [...readers.values()].reduce((sum, reader) => sum + reader.held(), 0),
+    disconnected: () => taker?.down(),
     reconnected: () => {
+      taker?.up();
       for (const reader of readers.values()) reader.reconnected();
     },
     readers: () => [...readers.values()],
     close: () => {
       closed = true;
+      taker?.close();
     },
   };
 }

@@ -7,14 +7,33 @@
  *    subject, never by a field of the payload (field case 2).
  * 2. The reader gets items in the order they arrived here, whatever their lane.
  * 3. A named failure reaches the reader in place of silence, once, and reading may go on after it.
+ * 4. An entry behind a door is shown only once its door says so, and its door is asked only for a reader who
+ *    waits and whose turn it has come to (§8.1: a take ends the sender's chance to cancel). What has to wait
+ *    keeps its place; the reader meanwhile gets what came after it.
  */
 import type { CotalError } from "../protocol/base/errors.ts";
 
 export const Lane = { Durable: 0, History: 1, Live: 2 } as const;
 export type Lane = (typeof Lane)[keyof typeof Lane];
 
+/** `show` it now; it is `gone` and nobody's here; `later`: `retry` says when to ask again. */
+export type DoorAnswer = "show" | "gone" | "later";
+
+export type Door = {
+  /** Asked when its entry is about to be shown. Never rejects. */
+  readonly open: () => Promise<DoorAnswer>;
+  /** There is nothing to show behind it any more. */
+  readonly isGone: () => boolean;
+};
+
 export type Mailbox<Entry> = {
   readonly push: (lane: Lane, entry: Entry) => void;
+  /** Adds an entry behind a door. */
+  readonly pushBehind: (door: Door, entry: Entry) => void;
+  /** Doors that said `later` may be asked again. */
+  readonly retry: () => void;
+  /** What waits, in the order in which it would be read. Nothing is asked or taken by it. */
+  readonly peek: () => Entry[];
   /** The next entry; `undefined` once closed. Rejects with a failure that was told. */
   readonly next: () => Promise<Entry | undefined>;
   /** Ends a reading that waits, with `undefined` and without taking anything. */
@@ -36,9 +55,13 @@ export type MailboxOptions<Entry> = {
 };
 
 type Slot<Entry> = { readonly order: number; readonly entry: Entry };
+type Gated<Entry> = Slot<Entry> & { readonly door: Door; rests: boolean };
 
 export function createMailbox<Entry>(options: MailboxOptions<Entry>): Mailbox<Entry> {
   const lanes = [createFifo<Slot<Entry>>(), createFifo<Slot<Entry>>(), createFifo<Slot<Entry>>()] as const;
+  /** In the order of arrival. Few: what is behind a door is bounded by what its durable may hold. */
+  let gated: Gated<Entry>[] = [];
+  let asking: Gated<Entry> | undefined;
   const waitingForRoom = new Set<() => void>();
   let order = 0;
   let failure: CotalError | undefined;
@@ -47,21 +70,46 @@ export function createMailbox<Entry>(options: MailboxOptions<Entry>): Mailbox<En
     | { readonly resolve: (entry: Entry | undefined) => void; readonly reject: (error: CotalError) => void }
     | undefined;
 
-  const take = (): Slot<Entry> | undefined => {
+  const firstLane = () => {
     let first: (typeof lanes)[number] | undefined;
     for (const lane of lanes) {
       const head = lane.peek();
       if (head === undefined) continue;
       if (first === undefined || head.order < (first.peek()?.order ?? 0)) first = lane;
     }
-    const slot = first?.shift();
+    return first;
+  };
+  const take = (lane: (typeof lanes)[number] | undefined): Slot<Entry> | undefined => {
+    const slot = lane?.shift();
     if (slot !== undefined) for (const check of waitingForRoom) check();
     return slot;
   };
-  const answer = (): void => {
-    if (reader === undefined) return;
+  const withdraw = (slot: Gated<Entry>): void => {
+    gated = gated.filter((one) => one !== slot);
+  };
+  const behindDoors = (): Gated<Entry>[] => (gated = gated.filter(({ door }) => !door.isGone()));
+  const ask = async (slot: Gated<Entry>): Promise<void> => {
+    asking = slot;
+    const said = await slot.door.open();
+    asking = undefined;
+    if (said === "later") slot.rests = true;
+    // Nobody waits for it any more: it keeps its place, and is asked for again when somebody does.
+    if (said === "show" && (reader === undefined || !gated.includes(slot))) return answer();
+    if (said !== "later") withdraw(slot);
+    if (said !== "show") return answer();
     const waiting = reader;
-    const slot = take();
+    reader = undefined;
+    waiting?.resolve(slot.entry);
+  };
+  const answer = (): void => {
+    if (reader === undefined || asking !== undefined) return;
+    const waiting = reader;
+    const lane = firstLane();
+    const behind = gated.find(({ rests }) => !rests);
+    if (!closed && behind !== undefined && behind.order < (lane?.peek()?.order ?? Number.POSITIVE_INFINITY)) {
+      return void ask(behind);
+    }
+    const slot = take(lane);
     if (slot === undefined && failure === undefined && !closed) return;
     reader = undefined;
     if (slot !== undefined) return waiting.resolve(slot.entry);
@@ -81,6 +129,19 @@ export function createMailbox<Entry>(options: MailboxOptions<Entry>): Mailbox<En
       }
       answer();
     },
+    pushBehind: (door, entry) => {
+      if (closed) return;
+      behindDoors().push({ order: (order += 1), entry, door, rests: false });
+      answer();
+    },
+    retry: () => {
+      for (const slot of gated) slot.rests = false;
+      answer();
+    },
+    peek: () =>
+      [...lanes.flatMap((lane) => lane.all()), ...behindDoors()]
+        .toSorted((a, b) => a.order - b.order)
+        .map(({ entry }) => entry),
     next: () =>
       new Promise((resolve, reject) => {
         reader?.resolve(undefined);
@@ -112,7 +173,9 @@ export function createMailbox<Entry>(options: MailboxOptions<Entry>): Mailbox<En
     close: () => {
       closed = true;
       const left: Entry[] = [];
-      for (let slot = take(); slot !== undefined; slot = take()) left.push(slot.entry);
+      for (let slot = take(firstLane()); slot !== undefined; slot = take(firstLane())) left.push(slot.entry);
+      left.push(...behindDoors().map(({ entry }) => entry));
+      gated = [];
       for (const check of waitingForRoom) check();
       answer();
       return left;
@@ -125,6 +188,7 @@ type Fifo<T> = {
   readonly shift: () => T | undefined;
   readonly peek: () => T | undefined;
   readonly size: () => number;
+  readonly all: () => T[];
 };
 
 /** An array with a moving head: `Array.shift` moves everything once it is long. */
@@ -135,6 +199,7 @@ function createFifo<T>(): Fifo<T> {
     push: (value) => void items.push(value),
     peek: () => items[head],
     size: () => items.length - head,
+    all: () => items.slice(head),
     shift: () => {
       if (head >= items.length) return undefined;
       const value = items[head];

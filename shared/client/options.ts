@@ -29,6 +29,8 @@ export type Limits = {
   readonly liveCapacity: number;
   /** How long a mediated read may take. */
   readonly readTimeoutMs: number;
+  /** How long a take of a role request may stay unanswered. */
+  readonly takeTimeoutMs: number;
   readonly heartbeatMs: number;
   readonly probeTimeoutMs: number;
 };
@@ -44,6 +46,7 @@ export const DEFAULT_LIMITS: Limits = {
   ackWaitMs: 60_000,
   liveCapacity: 10_000,
   readTimeoutMs: 5000,
+  takeTimeoutMs: 2000,
   heartbeatMs: HEARTBEAT_MS,
   probeTimeoutMs: 2000,
 };

@@ -2,6 +2,7 @@
 import type { Principal } from "../protocol/base/principals.ts";
 import type { Plane } from "../protocol/base/subjects.ts";
 import type { CotalError } from "../protocol/base/errors.ts";
+import type { AnycastStatus } from "../protocol/chat/anycast.ts";
 import type { LivenessGrade } from "../protocol/chat/liveness.ts";
 import type { RosterEntry } from "../protocol/chat/presence.ts";
 import type { SpaceSettings } from "../protocol/chat/space-settings.ts";
@@ -26,8 +27,22 @@ export type Sent = {
   readonly seq: number;
   /** An earlier try of this same send had arrived; there is one copy. */
   readonly duplicate: boolean;
-  /** What must run before a holder can take it: the request is stored and waits. */
+  /** What does not run and must, before a holder can take it: the request is stored and waits. */
   readonly waitsFor?: "delivery";
+};
+
+/** A request to a role: what `ask` gave. With its id, never another that the queue stores there by now. */
+export type AskedRequest = Pick<Sent, "seq"> & { readonly id?: string };
+
+export type Asked = {
+  readonly status: (request: AskedRequest) => Promise<AnycastStatus>;
+  /** Takes it back while nobody has taken it; else the answer says who has. */
+  readonly cancel: (request: AskedRequest) => Promise<AnycastStatus>;
+};
+
+export type Waiting = Pick<InboxItem, "kind" | "id" | "from" | "ts"> & {
+  readonly channel?: string;
+  readonly role?: string;
 };
 
 export type ListenOptions = {
@@ -62,6 +77,8 @@ export type Session = {
   readonly dm: (who: string, content: Content, options?: MessageOptions) => Promise<Sent>;
   /** Asks a role: one of its holders gets it. */
   readonly ask: (role: string, content: Content, options?: MessageOptions) => Promise<Sent>;
+  /** What became of one's own requests to a role (§8.1); refused in an open space, which keeps no record. */
+  readonly asked: Asked;
 
   /** Joins a channel or pattern. Resolves once the broker has accepted it (§7). */
   readonly join: (channel: string, options?: JoinOptions) => Promise<Joined>;
@@ -77,6 +94,9 @@ export type Session = {
   readonly onItem: (handler: Handler, options?: ListenOptions & { readonly concurrency?: number }) => Handling;
   /** Whether the durables answer: an inbox that is `missing` is not an empty one. */
   readonly inboxState: () => Readonly<Record<"dm" | "role", PullState | "closed">>;
+
+  /** What waits to be read, in that order, without what it says: looking takes and acknowledges nothing. */
+  readonly waiting: () => readonly Waiting[];
 
   /** Reads a channel's history, oldest first, within the read list of the credential. */
   readonly history: (channel: string, options?: HistoryOptions) => Promise<InboxItem[]>;

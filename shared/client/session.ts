@@ -10,8 +10,10 @@
 import { type Connection, type ConnectionStatus, openConnection } from "../broker/connect.ts";
 import type { CotalError } from "../protocol/base/errors.ts";
 import { type Principal, dotForm } from "../protocol/base/principals.ts";
-import type { Plane } from "../protocol/base/subjects.ts";
+import { Plane } from "../protocol/base/subjects.ts";
+import type { LivenessGrade } from "../protocol/chat/liveness.ts";
 import type { RosterEntry } from "../protocol/chat/presence.ts";
+import { createAsked } from "./asked.ts";
 import { callOn } from "./caller.ts";
 import { createChannels } from "./channels.ts";
 import { type Outgoing, createComposer } from "./compose.ts";
@@ -33,7 +35,8 @@ import { createRail } from "./rail.ts";
 import { createReads } from "./reads.ts";
 import { type OwnedWatch, readRoster, resolveWho, watchRoster } from "./roster.ts";
 import { createSeen } from "./seen.ts";
-import type { Sent, Session } from "./session-types.ts";
+import { createPlaneWait } from "./served-plane.ts";
+import type { Sent, Session, Waiting } from "./session-types.ts";
 import { shutDown } from "./shutdown.ts";
 import { openIdentity } from "./user-identity.ts";
 
@@ -138,7 +141,12 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
     heartbeatMs: limits.heartbeatMs,
     now: Date.now,
   });
-  const listening = createListening({ nc, identity, limits, events, seen, mailbox, isUp, random, now: clock });
+  const daemons = async () => (await reads.space()).settings.daemons;
+  const reading = { nc, identity, limits, events, seen, mailbox, isUp, random, denials, call, daemons, now: clock };
+  const listening = createListening(reading);
+  const liveness = (plane: Plane): Promise<LivenessGrade> =>
+    probePlane({ nc, space, me: principal, denials, random, timeoutMs: limits.probeTimeoutMs }, plane);
+  const waitsForPlane = createPlaneWait(() => liveness(Plane.Delivery), clock);
   const watches = new Set<OwnedWatch>();
 
   const publish = async (out: Outgoing): Promise<Sent> => {
@@ -181,9 +189,13 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
     send: async (channel, content, messageOptions) => publish(compose.chat(channel, content, messageOptions)),
     dm: async (who, content, messageOptions) => publish(compose.dm(await resolve(who), content, messageOptions)),
     ask: async (role, content, messageOptions) => {
-      const sent = await publish(compose.ask(role, content, messageOptions));
-      return identity.mode === "open" ? sent : { ...sent, waitsFor: "delivery" };
+      const out = compose.ask(role, content, messageOptions);
+      if (identity.mode === "open") return publish(out);
+      const [sent, waits] = await Promise.all([publish(out), waitsForPlane()]);
+      return waits ? { ...sent, waitsFor: "delivery" } : sent;
     },
+    asked: createAsked(call, identity.mode, limits.readTimeoutMs),
+    waiting: () => mailbox.peek().map(waitingOf),
     join: channels.join,
     leave: channels.leave,
     joined: channels.joined,
@@ -220,8 +232,7 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
       };
     },
     setPresence: presence.set,
-    liveness: (plane: Plane) =>
-      probePlane({ nc, space, me: principal, denials, random, timeoutMs: limits.probeTimeoutMs }, plane),
+    liveness,
     call,
     endpoints: createEndpointClient({
       rail,
@@ -250,6 +261,7 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
   const react = (status: ConnectionStatus): void => {
     if (status.type === "down") {
       channels.down();
+      listening.disconnected();
       for (const watch of watches) watch.down();
     }
     if (status.type !== "up") return;
@@ -261,6 +273,12 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
   };
   if (options.presence !== false) presence.start();
   return { session, react };
+}
+
+function waitingOf(item: InboxItem): Waiting {
+  const { kind, id, from, ts } = item;
+  const where = kind === "chat" ? { channel: item.channel } : kind === "ask" ? { role: item.role } : {};
+  return { kind, id, from, ts, ...where };
 }
 
 function tellStatus(events: Events, status: ConnectionStatus): void {

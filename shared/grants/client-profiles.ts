@@ -25,6 +25,7 @@ import { Account, type Row, pub, sub } from "./row.ts";
 import { isCoreEndpoint, isOwnCommand } from "../protocol/endpoint/names.ts";
 import { badRequest } from "../protocol/base/errors.ts";
 import {
+  ANYCAST_COMMANDS,
   MEMBER_READS,
   OPERATOR_AUTH_COMMANDS,
   OPERATOR_COMMANDS,
@@ -97,23 +98,31 @@ function bindRows(stream: string, durable: string, why: string): Row[] {
   return [pub(front, jsApi.next(stream, durable), why), pub(front, jsAck.of(stream, durable), why)];
 }
 
+/** Asks whether a plane is served, and never answers for one (§6.1). */
+function livenessRows({ space, holder: { principal: me } }: HolderScope): Row[] {
+  const subjects = spaceSubjects(space);
+  return [Plane.Manager, Plane.Delivery].flatMap((plane) => [
+    sub(front, subjects.liveReplies(plane, me), "§6.1 liveness replies"),
+    pub(front, subjects.live(plane, me), "§6.1 liveness requests"),
+  ]);
+}
+
 export function agentRows(scope: AgentScope): Row[] {
   const subjects = spaceSubjects(scope.space);
   const names = spaceNames(scope.space);
   const { principal: me, uid } = scope.holder;
-  const planes = [Plane.Manager, Plane.Delivery];
   return [
     ...callerRows(scope),
     ...scope.allowSubscribe.map((channel) => sub(front, subjects.chatRead(channel), "§9 item 2, read ACL")),
-    ...planes.map((plane) => sub(front, subjects.liveReplies(plane, me), "§6.1 liveness replies")),
     sub(front, kvAll(names.bucket.presence), "§6 presence, live part of a watch (H33)"),
     ...scope.allowPublish.map((channel) => pub(front, subjects.chatGrant(me, channel), "§9 post ACL")),
     pub(front, subjects.instGrant(me), "§3 forge-lock, direct messages"),
     pub(front, subjects.svcGrant(me), "§3 forge-lock, anycast"),
-    ...planes.map((plane) => pub(front, subjects.live(plane, me), "§6.1 liveness requests")),
+    ...livenessRows(scope),
     pub(front, kvKey(names.bucket.presence, dotForm(me)), "§6 own presence key"),
     describeRow(scope),
     ...commandRows(scope, MEMBER_READS, "§9 mediated reads (H1)"),
+    ...commandRows(scope, ANYCAST_COMMANDS, "§8.1 own requests to a role", EndpointName.Delivery),
     ...bindRows(names.dm, dmDurable(me, uid), "§8 own inbox, bind only"),
     ...bindRows(names.dlv, dlvDurable(me, uid), "§8 own backstop, bind only"),
     ...(scope.role === undefined ? [] : roleRows(scope, scope.role)),
@@ -185,6 +194,7 @@ export function operatorRows(scope: HolderScope): Row[] {
     describeRow(scope),
     ...commandRows(scope, OPERATOR_COMMANDS, "supplement F, operator"),
     ...commandRows(scope, OPERATOR_AUTH_COMMANDS, "supplement F, operator, actor ledger", EndpointName.Auth),
+    ...livenessRows(scope),
   ];
 }
 

@@ -44,10 +44,13 @@ export const AuthCommand = {
 } as const;
 export type AuthCommand = (typeof AuthCommand)[keyof typeof AuthCommand];
 
-/** Served by the delivery service: who of a principal is connected, and ending that (§13.1). */
+/** Served by the delivery service: who of a principal is connected (§13.1), what became of an ask (§8.1). */
 export const DeliveryCommand = {
   EvictPrincipals: "evict-principals",
   PrincipalLiveness: "principal-liveness",
+  AnycastStatus: "anycast-status",
+  AnycastCancel: "anycast-cancel",
+  AnycastTakes: "anycast-takes",
 } as const;
 export type DeliveryCommand = (typeof DeliveryCommand)[keyof typeof DeliveryCommand];
 
@@ -55,6 +58,13 @@ export type DeliveryCommand = (typeof DeliveryCommand)[keyof typeof DeliveryComm
 export const BARRIER_COMMANDS: readonly DeliveryCommand[] = [
   DeliveryCommand.EvictPrincipals,
   DeliveryCommand.PrincipalLiveness,
+];
+
+/** What of it every agent may ask for: its own requests to a role, and whether they are handed out (§8.1). */
+export const ANYCAST_COMMANDS: readonly DeliveryCommand[] = [
+  DeliveryCommand.AnycastStatus,
+  DeliveryCommand.AnycastCancel,
+  DeliveryCommand.AnycastTakes,
 ];
 
 /** What of it the operator may ask for. */

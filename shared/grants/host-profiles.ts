@@ -14,6 +14,7 @@ import {
   bucketStream,
   dlvDurable,
   dmDurable,
+  leaseGrant,
   recordWriterDurable,
   spaceNames,
 } from "../protocol/base/names.ts";
@@ -23,7 +24,7 @@ import { actorKey } from "../protocol/ledger/actor-rows.ts";
 import { CHAT_FAMILIES } from "../protocol/ledger/chat-rows.ts";
 import { recordFilter } from "../protocol/ledger/record-kinds.ts";
 import { statusReports } from "../protocol/endpoint/status-rail.ts";
-import { spaceSubjects } from "../protocol/base/subjects.ts";
+import { LIVE_QUEUE, Plane, TAKE_QUEUE, spaceSubjects } from "../protocol/base/subjects.ts";
 import { DESK_COMMANDS, AuthCommand, BARRIER_COMMANDS, DeliveryCommand, ProvisionerCommand } from "./commands.ts";
 import type { HolderScope } from "./client-profiles.ts";
 import { Account, type Row, pub, queueSub, sub } from "./row.ts";
@@ -242,7 +243,7 @@ export function authServerRows(scope: ServeScope): Row[] {
   ];
 }
 
-/** The delivery service in front: it serves its commands, and registers its instance. */
+/** The delivery service: in front it serves, in the store it keeps what it answers from. */
 export function deliveryRows(scope: ServeScope): Row[] {
   const ep = endpointSubjects(scope.space);
   return [
@@ -250,6 +251,44 @@ export function deliveryRows(scope: ServeScope): Row[] {
     ...serveRows(scope, EndpointName.Delivery, [...Object.values(DeliveryCommand), DESCRIBE]),
     sub(front, ep.replyGrant(scope.holder), "§13.2 reply rail"),
     pub(front, ep.oneGrant(EndpointName.Provisioner, ProvisionerCommand.Register, scope.holder), "service record"),
+    inbox(store, scope),
+    ...livenessRows(scope),
+    ...anycastRows(scope),
+  ];
+}
+
+/** The delivery plane's liveness (§6.1): its filter and the leaf of its answers, and the lease that decides. */
+function livenessRows({ space }: ServeScope): Row[] {
+  const subjects = spaceSubjects(space);
+  const { leases } = spaceNames(space).bucket;
+  const stream = bucketStream(leases);
+  return [
+    queueSub(front, subjects.liveServe(Plane.Delivery), LIVE_QUEUE(Plane.Delivery), "§6.1 liveness, serve filter"),
+    pub(front, subjects.liveServeReply(Plane.Delivery), "§6.1 liveness, answers"),
+    pub(store, jsApi.messageGet(stream), "H53, own lease, leader read"),
+    pub(store, jsApi.streamInfo(stream), "H53, the broker's clock"),
+    pub(store, kvKey(leases, leaseGrant("delivery")), "H53, own lease"),
+  ];
+}
+
+/** Takes of requests to a role, their records, and the notices that they owe (§8.1). */
+function anycastRows({ space, holder }: ServeScope): Row[] {
+  const subjects = spaceSubjects(space);
+  const names = spaceNames(space);
+  const stream = bucketStream(names.bucket.anycast);
+  return [
+    queueSub(front, subjects.takeServe, TAKE_QUEUE, "§8.1 takes (H55)"),
+    pub(front, subjects.takeServeReply, "§8.1 answers to takes (H7)"),
+    pub(store, jsApi.streamInfo(names.task), "§8.1 creation time, before and after a read"),
+    pub(store, jsApi.messageGet(names.task), "§8.1 the stored request, leader read"),
+    pub(store, jsApi.consumerList(names.task), "§8.1 what each role has out, for an alert"),
+    pub(store, jsApi.messageDelete(names.task), "§8.1 a cancelled request leaves by its sequence"),
+    pub(store, jsApi.messageGet(stream), "§8.1 records, leader read"),
+    pub(store, jsApi.directGet(stream), "§8.1 records, paged, for the sweep"),
+    pub(store, jsApi.messageDelete(stream), "§8.1 a record leaves by its revision"),
+    pub(store, kvKey(names.bucket.anycast, "r.>"), "§8.1 records"),
+    pub(store, subjects.instGrant(holder.principal), "§8.1 notices, from the own principal"),
+    pub(store, jsApi.messageGet(names.dm), "§8.1 what a duplicate notice stands for"),
   ];
 }
 

@@ -134,12 +134,14 @@ describe("an authenticated space", () => {
     expect(texts(await take(await sessions.own({ credentials }), 1))).toEqual(["when you are back"]);
   });
 
-  test("a role request is stored and says what it waits for; a holder says why it shows none", async () => {
+  test("W81.19: without a delivery daemon a role request is stored and says what it waits for; a holder says why it shows none", async () => {
     const alice = await sessions.minted({ actor: "a2", publish: [] });
     const holder = await sessions.minted({ actor: "h2", role: "reviewer" });
     expect(await alice.ask("reviewer", "look?")).toMatchObject({ kind: "ask", waitsFor: "delivery" });
     await holder.listen();
-    expect(holder.told).toContainEqual(expect.objectContaining({ type: "shortfall", subject: "reviewer" }));
+    expect(holder.told).toContainEqual(
+      expect.objectContaining({ type: "takes-nothing", role: "reviewer", cause: "no-daemon" }),
+    );
     expect(holder.inboxState()).toMatchObject({ role: "closed" });
   });
 

@@ -121,13 +121,36 @@ describe("talking", () => {
     expect([ran.code, ran.items()[0]?.["code"]]).toEqual([1, "not-found"]);
   });
 
-  test("a request to a role in an authenticated space is stored, and it is said what it waits for", async () => {
-    const ran = await plane.run("ask", "reviewer", "please look", "--as", "alice");
-    expect(ran.code).toBe(0);
-    expect(ran.out).toContain("stored in TASK_main");
-    expect(ran.err).toContain("delivery daemon");
-    const [item] = await plane.json("ask", "reviewer", "again", "--as", "alice");
-    expect(item).toMatchObject({ kind: "sent", role: "reviewer", waitsFor: "delivery" });
+  test("A.12 W81.15 W81.16 W81.17: a request to a role waits, is taken back, is taken by a holder, and its sender is told", async () => {
+    const planes = async () => (await plane.run("status", "--json")).items()[0]?.["planes"];
+    await eventually(planes, (seen) => JSON.stringify(seen).includes('"bound"'));
+    expect((await plane.run("status")).out).toContain("delivery plane: served");
+    const file = join(plane.state, "reviewer.creds");
+    await plane.json("mint", "--owner", "acme", "--actor", "holder", "--role", "reviewer", "--out", file);
+    const [asked] = await plane.json("ask", "reviewer", "never mind", "--as", "alice");
+    expect(asked).toMatchObject({ kind: "sent", role: "reviewer", stream: "TASK_main" });
+    expect(asked).not.toHaveProperty("waitsFor");
+    const seq = String(asked?.["seq"]);
+    const id = String(asked?.["id"]);
+    const [waits] = await plane.json("task", "status", seq, "--as", "alice");
+    expect(waits).toEqual({ kind: "task", seq: Number(seq), state: "waiting", role: "reviewer" });
+    const [cancelled] = await plane.json("task", "cancel", seq, "--id", id, "--as", "alice");
+    expect(cancelled).toMatchObject({ kind: "task", id, state: "cancelled", removal: "deleted" });
+    const stranger = await plane.run("task", "status", seq, "--as", "bob");
+    expect([stranger.code, stranger.out]).toEqual([1, matching(/nothing of yours/)]);
+
+    const tail = plane.start("tail", "--json", "--role", "--creds", file, "--count", "1", "--timeout", "30");
+    const [second] = await plane.json("ask", "reviewer", "please look", "--as", "alice");
+    const shown = (await tail.ended).items();
+    expect(textsOf(shown)).toEqual(["please look"]);
+    expect(shown.find(({ kind }) => kind === "anycast")).toMatchObject({ role: "reviewer", seq: second?.["seq"] });
+    const late = await plane.run("task", "cancel", String(second?.["seq"]), "--as", "alice");
+    expect([late.code, late.out]).toEqual([1, matching(/was taken by holder/)]);
+    const told = await plane.json("tail", "--dm", "--as", "alice", "--count", "1", "--timeout", "20");
+    expect(told.find(({ kind }) => kind === "dm")).toMatchObject({
+      notice: { event: "taken", seq: second?.["seq"], taker: { name: "holder" } },
+    });
+    expect((await plane.run("task", "status", "x", "--as", "alice")).code).toBe(2);
   });
 
   test("who lists those who are here and not the commands that come and go", async () => {

@@ -107,6 +107,7 @@ describe("copies in hand", () => {
     const sent: string[] = [];
     const lapsed: string[] = [];
     const holds = createHolds({
+      publishNow: () => undefined,
       publish: (subject, body) => sent.push(`${subject} ${body.split(" ")[0]}`),
       ackWaitMs: 60,
       isUp: () => clock.up,

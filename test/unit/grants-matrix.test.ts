@@ -15,6 +15,7 @@ import {
 import { type BuiltProfile, Life, PROFILES, profileRows } from "../../shared/grants/matrix.ts";
 import { permissionsOf } from "../../shared/grants/permissions.ts";
 import { Account, type Row } from "../../shared/grants/row.ts";
+import { dotForm } from "../../shared/protocol/base/principals.ts";
 import { overlap } from "../../shared/protocol/base/channels.ts";
 import { AuthzMode, RESERVED_COMMANDS } from "../../shared/protocol/endpoint/grammar.ts";
 import { type MintRequest, mintUser } from "../../shared/trust/jwt.ts";
@@ -273,12 +274,20 @@ describe("W9.16 W9.17 W9.19 who is not trusted", () => {
     expect(everyRow.filter(({ row }) => /^cotal\.[^.]+\.(ctl|control|trace)(\.|$)/.test(row.subject))).toEqual([]);
   });
 
-  test("W61.10 an agent asks and reads its own answers; it never serves a plane", () => {
+  test("W61.10 an agent, and the operator, ask and read their own answers; they never serve a plane", () => {
     const live = untrustedRows.filter(({ row }) => row.subject.startsWith("cotal.main.live."));
-    const me = "u_aaaaaaaaaaaaaaaaaaaaaaaaaa.alice";
+    const askers = (["agent", "operator"] as const).map((name) => {
+      const { owner, actor } = EXAMPLE_HOLDERS[name].holder.principal;
+      return { name, me: `${owner}.${actor}` };
+    });
     expect(live.map(({ name, row }) => `${name} ${row.op} ${row.subject}`).toSorted()).toEqual(
-      ["manager", "delivery"]
-        .flatMap((plane) => [`agent pub cotal.main.live.${plane}.${me}`, `agent sub cotal.main.live.${plane}.${me}.>`])
+      askers
+        .flatMap(({ name, me }) =>
+          ["manager", "delivery"].flatMap((plane) => [
+            `${name} pub cotal.main.live.${plane}.${me}`,
+            `${name} sub cotal.main.live.${plane}.${me}.>`,
+          ]),
+        )
         .toSorted(),
     );
   });
@@ -305,6 +314,7 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
   const call = (command: string) => `pub cotal.main.ep.one.provisioner.${command}.<me>.*`;
   const reads = ["space", "channels", "roster", "frontier", "history", "artifacts", "endpoints"].map(call);
   const rail = "sub cotal.main.ep.reply.*.*.*.<me>.*";
+  const OPERATOR = dotForm(EXAMPLE_HOLDERS.operator.holder.principal);
 
   test.each<[BuiltProfile, string[]]>([
     ["observer", [rail, "sub cotal.main.chat.>", "sub $KV.cotal_presence_main.>", ...reads]],
@@ -342,6 +352,10 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
           "endpoint-assign",
         ].map(call),
         "pub cotal.main.ep.one.*.describe.<me>.*",
+        ...["manager", "delivery"].flatMap((plane) => [
+          `sub cotal.main.live.${plane}.${OPERATOR}.>`,
+          `pub cotal.main.live.${plane}.${OPERATOR}`,
+        ]),
         ...["actor-grant", "actor-narrow", "actor-revoke", "actor-list"].map(
           (command) => `pub cotal.main.ep.one.auth.${command}.<me>.*`,
         ),
@@ -464,13 +478,16 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
         "pub cotal.main.ep.one.com_example_echo.stop.self.<me>.*",
         "pub cotal.main.ep.one.com_example_echo.stop.owner.u_aaaaaaaaaaaaaaaaaaaaaaaaaa.<me>.*",
         ...["register", "caller-view"].map(call),
+        ...["anycast-status", "anycast-cancel", "anycast-takes"].map(
+          (command) => `pub cotal.main.ep.one.delivery.${command}.<me>.*`,
+        ),
       ].toSorted(),
     );
   });
 
   test("an agent without a role has nothing of a role", () => {
     const { role: _, ...scope } = EXAMPLE_HOLDERS.agent;
-    expect(profileRows("agent", scope).filter(({ subject }) => /take|TASK_|svc_/.test(subject))).toEqual([]);
+    expect(profileRows("agent", scope).filter(({ subject }) => /\.take\.|TASK_|svc_/.test(subject))).toEqual([]);
   });
 
   test("W3.06 a role that is no token mints nothing", () => {
@@ -489,11 +506,13 @@ describe("the daemons' profiles", () => {
     expect(rows).toHaveLength(3);
   });
 
-  test("no daemon deletes or purges a stream, or deletes a message; the one purge is a credential of its own for minutes", () => {
+  test("no daemon deletes or purges a stream; a message leaves the role queue and its records one by one (§8.1); the one purge is a credential of its own for minutes", () => {
     const destructive = everyRow.filter(({ row }) =>
       /STREAM\.(DELETE|PURGE|MSG\.DELETE)|^\$JS\.API\.STREAM\.>/.test(row.subject),
     );
     expect(destructive.map(({ name, row }) => `${name} ${row.op} ${row.subject}`)).toEqual([
+      "delivery pub $JS.API.STREAM.MSG.DELETE.TASK_main",
+      "delivery pub $JS.API.STREAM.MSG.DELETE.KV_cotal_anycast_main",
       "history-purger pub $JS.API.STREAM.PURGE.CHAT_main",
     ]);
     const { holder, inboxNonce } = EXAMPLE_HOLDERS["history-purger"];

@@ -69,6 +69,8 @@ export const AnycastNotice = z.looseObject({
   }),
 });
 
+export type AnycastNotice = z.infer<typeof AnycastNotice>;
+
 /** A stream's creation time as row keys use it: characters outside `[0-9A-Za-z]` removed. */
 export function epochToken(created: string): string {
   return created.replace(/[^0-9A-Za-z]/g, "");
@@ -77,4 +79,13 @@ export function epochToken(created: string): string {
 /** Key of a request's row in `cotal_anycast_<space>`. */
 export function anycastKey(created: string, seq: number): string {
   return `r.${epochToken(created)}.${seq}`;
+}
+
+const ANYCAST_KEY = /^r\.([0-9A-Za-z]+)\.([1-9][0-9]{0,15})$/;
+
+/** What a row's key says; `undefined` for a key that no request has. */
+export function parseAnycastKey(key: string): { readonly epoch: string; readonly seq: number } | undefined {
+  const [, epoch, digits] = ANYCAST_KEY.exec(key) ?? [];
+  const seq = Number(digits);
+  return epoch !== undefined && Number.isSafeInteger(seq) ? { epoch, seq } : undefined;
 }

@@ -1,4 +1,5 @@
 /** The contract of the endpoint `delivery` (supplement A). Who may call what stands in the grants. */
+import { AnycastStatus } from "../chat/anycast.ts";
 import { defineCluster } from "../contract/declare.ts";
 import * as shape from "./delivery-shapes.ts";
 
@@ -7,9 +8,12 @@ const write = { class: "ephemeral", effect: "write" } as const;
 
 export const DELIVERY_CLUSTER = defineCluster({
   urn: "ai.cotal.delivery.v1",
-  revision: 1,
+  revision: 2,
   commands: [
     { name: "evict-principals", ...write, input: shape.PrincipalsArgs, output: shape.PrincipalsAnswer },
     { name: "principal-liveness", ...read, input: shape.PrincipalsArgs, output: shape.PrincipalsAnswer },
+    { name: "anycast-status", ...read, input: shape.AnycastArgs, output: AnycastStatus },
+    { name: "anycast-cancel", ...write, input: shape.AnycastArgs, output: AnycastStatus },
+    { name: "anycast-takes", ...read, input: shape.AnycastTakesArgs, output: shape.AnycastTakesAnswer },
   ],
 });

@@ -1,9 +1,15 @@
-/** Shapes of what the endpoint `delivery` serves: who of a principal is connected, and ending that (§13.1). */
+/**
+ * Shapes of what the endpoint `delivery` serves: who of a principal is connected, and ending that (§13.1);
+ * what became of a request to a role (§8.1).
+ */
 import { z } from "zod";
 import { PRINCIPAL_TOKEN } from "../base/grammar.ts";
 
 const token = z.string().regex(PRINCIPAL_TOKEN);
 const count = z.int().nonnegative();
+
+/** Longest id that a question about a request may carry. */
+const MAX_PINNED_ID = 4096;
 
 /** Principals of one question. */
 export const MAX_PRINCIPALS = 64;
@@ -41,3 +47,19 @@ export type PrincipalVerdict = z.infer<typeof PrincipalVerdict>;
 /** In the order of the question. */
 export const PrincipalsAnswer = z.looseObject({ principals: z.array(PrincipalVerdict) });
 export type PrincipalsAnswer = z.infer<typeof PrincipalsAnswer>;
+
+/** One's own request to a role, by what its publish was acknowledged with; `id` pins it to that request (§8.1). */
+export const AnycastArgs = z.strictObject({
+  seq: z.int().min(1).max(Number.MAX_SAFE_INTEGER),
+  id: z.string().min(1).max(MAX_PINNED_ID).optional(),
+});
+export type AnycastArgs = z.infer<typeof AnycastArgs>;
+
+export const AnycastTakesArgs = z.strictObject({});
+
+/**
+ * Takes are served. `epoch` is the creation time of the role queue, which a take has to carry: no client may
+ * ask the broker for it (decision H60), so the daemon tells it.
+ */
+export const AnycastTakesAnswer = z.looseObject({ takes: z.literal(true), epoch: z.string().min(1) });
+export type AnycastTakesAnswer = z.infer<typeof AnycastTakesAnswer>;

@@ -44,6 +44,7 @@ export function agent(who: Who): Expected[] {
         ...pub(`cotal.${s}.ep.one.*.describe.${caller(who)}.*`),
         ...calls(who, "space", "channels", "roster", "frontier", "history", "artifacts", "endpoints"),
         ...calls(who, "register", "caller-view"),
+        ...callsOf("delivery", who, "anycast-status", "anycast-cancel", "anycast-takes"),
         ...callsOf("com_example_echo", who, "say"),
         ...pub(
           `cotal.${s}.ep.all.com_example_echo.say.${caller(who)}.*`,
@@ -151,6 +152,9 @@ export function agent(who: Who): Expected[] {
         ...pub(
           `cotal.${s}.ep.all.provisioner.space.${caller(who)}.${NONCE}`,
           `cotal.${s}.ep.inst.provisioner.${who.uid}.space.${caller(who)}.${NONCE}`,
+        ),
+        ...["evict-principals", "principal-liveness"].flatMap((command) =>
+          pub(`cotal.${s}.ep.one.delivery.${command}.${caller(who)}.${NONCE}`),
         ),
         ...pub(
           `cotal.${s}.ep.one.auth.space.${caller(who)}.${NONCE}`,

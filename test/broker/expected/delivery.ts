@@ -1,6 +1,7 @@
 /**
- * The delivery service in front, and what it holds in the system account: it serves who of a principal is
- * connected, and ends that (§13.1, supplement F).
+ * The delivery service. In front it serves who of a principal is connected and ends that (§13.1), takes of
+ * requests to a role (§8.1), and whether the plane is there (§6.1); in the store it keeps the records of the
+ * requests and its lease; what it holds in the system account stands below.
  */
 import {
   type Expected,
@@ -16,7 +17,14 @@ import {
   sub,
 } from "./kit.ts";
 
-const COMMANDS = ["evict-principals", "principal-liveness", "describe"];
+const COMMANDS = [
+  "evict-principals",
+  "principal-liveness",
+  "anycast-status",
+  "anycast-cancel",
+  "anycast-takes",
+  "describe",
+];
 
 export function delivery(who: Who): Expected[] {
   const { space: s, stranger } = who;
@@ -38,8 +46,11 @@ export function delivery(who: Who): Expected[] {
         ...pub(`cotal.${s}.ep.reply.delivery.${who.uid}.${who.epoch}.*.*.*.*`),
         ...pub(`cotal.${s}.ep.v1.reply.delivery.${who.uid}.${who.epoch}.*.*.*.*.*`),
         ...calls(who, "register"),
+        { op: "sub", subject: `cotal.${s}.take.*.*.*`, queue: "take" },
+        { op: "sub", subject: `cotal.${s}.live.delivery.*.*`, queue: "live.delivery" },
+        ...pub(`cotal.${s}.take.*.*.*.reply.*`, `cotal.${s}.live.delivery.*.*.reply.>`),
       ],
-      deny: callerDeny(who),
+      deny: [...callerDeny(who), `cotal.${s}.take.*.*.*.>`, `cotal.${s}.live.delivery.*.*.>`],
       mustNot: [
         ...sub(">", "cotal.>", `cotal.${s}.>`, `cotal.${s}.chat.>`, `cotal.${s}.ep.>`, "$SYS.>", "_INBOX.>"),
         ...sub(`_INBOX_${stranger.connId}.>`, `cotal.${s}.ep.one.delivery.evict-principals.>`),
@@ -49,7 +60,17 @@ export function delivery(who: Who): Expected[] {
         ...served("auth", "evict-principals"),
         ...served("provisioner", "mint"),
         ...sub(`cotal.${s}.ep.inst.delivery.${stranger.uid}.evict-principals.>`),
+        // Only through their queues, only this plane, and never as the one who asks.
         ...sub(`cotal.${s}.take.*.*.*`, `cotal.${s}.live.delivery.*.*`, `cotal.${s}.inst.>`, `cotal.${s}.svc.>`),
+        ...sub(`cotal.${s}.take.>`, `cotal.${s}.live.>`, `cotal.${s}.live.delivery.*.*.reply.>`),
+        { op: "sub", subject: `cotal.${s}.live.manager.*.*`, queue: "live.manager" },
+        ...pub(
+          `cotal.${s}.take.reviewer.${dot(stranger)}`,
+          `cotal.${s}.live.delivery.${dot(stranger)}`,
+          `cotal.${s}.live.delivery.${dot(who)}`,
+          `cotal.${s}.live.manager.${dot(stranger)}.reply.${NONCE}`,
+          `cotal.${s}.inst.${dot(stranger)}.${dot(who)}`,
+        ),
         ...pub(
           `cotal.${s}.ep.reply.auth.${who.uid}.${who.epoch}.${caller(stranger)}.${NONCE}`,
           `cotal.${s}.ep.reply.delivery.${stranger.uid}.${who.epoch}.${caller(stranger)}.${NONCE}`,
@@ -60,6 +81,49 @@ export function delivery(who: Who): Expected[] {
         ),
         ...pub(`cotal.${s}.chat.${dot(who)}.general`, `cotal.${s}.dlv.x`, "$JS.API.INFO", "$SYS.REQ.USER.INFO"),
         ...pub("$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.SERVER.PING.CONNZ", `_INBOX_${stranger.connId}.x`),
+      ],
+    },
+    {
+      account: "store",
+      must: [
+        ...sub(`_INBOX_${who.connId}.>`),
+        ...pub(
+          `$JS.API.STREAM.MSG.GET.KV_cotal_leases_${s}`,
+          `$JS.API.STREAM.INFO.KV_cotal_leases_${s}`,
+          `$KV.cotal_leases_${s}.lease.delivery.>`,
+        ),
+        ...pub(
+          `$JS.API.STREAM.INFO.TASK_${s}`,
+          `$JS.API.STREAM.MSG.GET.TASK_${s}`,
+          `$JS.API.STREAM.MSG.DELETE.TASK_${s}`,
+          `$JS.API.CONSUMER.LIST.TASK_${s}`,
+          `$JS.API.STREAM.MSG.GET.KV_cotal_anycast_${s}`,
+          `$JS.API.STREAM.MSG.DELETE.KV_cotal_anycast_${s}`,
+          `$JS.API.DIRECT.GET.KV_cotal_anycast_${s}`,
+          `$KV.cotal_anycast_${s}.r.>`,
+        ),
+        ...pub(`cotal.${s}.inst.*.*.${dot(who)}`, `$JS.API.STREAM.MSG.GET.DM_${s}`),
+      ],
+      deny: [],
+      mustNot: [
+        ...sub(">", "cotal.>", `cotal.${s}.>`, "$JS.>", "$KV.>", "_INBOX.>", `_INBOX_${stranger.connId}.>`),
+        ...pub(
+          `cotal.${s}.inst.${dot(who)}.${dot(stranger)}`,
+          `cotal.${s}.svc.reviewer.${dot(who)}`,
+          `cotal.${s}.chat.${dot(who)}.general`,
+          `$KV.cotal_leases_${s}.lease.auth.plane`,
+          `$KV.cotal_acl_${s}.x`,
+          `$KV.cotal_auth_${s}.gate.x`,
+          `$KV.cotal_records_${s}.uid.x`,
+        ),
+        ...["DM", "CHAT", "DLV", "KV_cotal_leases", "KV_cotal_acl"].flatMap((stream) =>
+          pub(`$JS.API.STREAM.MSG.DELETE.${stream}_${s}`, `$JS.API.STREAM.PURGE.${stream}_${s}`),
+        ),
+        ...["DELETE", "PURGE", "UPDATE", "CREATE"].flatMap((what) =>
+          pub(`$JS.API.STREAM.${what}.TASK_${s}`, `$JS.API.STREAM.${what}.KV_cotal_anycast_${s}`),
+        ),
+        ...pub(`$JS.API.CONSUMER.MSG.NEXT.TASK_${s}.svc_reviewer`, `$JS.ACK.TASK_${s}.svc_reviewer.1.1.1.0.0`),
+        ...pub(`$JS.API.STREAM.MSG.GET.KV_cotal_auth_${s}`, `$JS.API.STREAM.MSG.GET.CHAT_${s}`),
       ],
     },
   ];

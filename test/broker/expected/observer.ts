@@ -43,7 +43,7 @@ export function observer(who: Who): Expected[] {
 }
 
 /** Of who only reads: not even a word of its own, nor a durable. */
-export function publishesNothing(who: Who, { describes = false } = {}): ReturnType<typeof pub> {
+export function publishesNothing(who: Who, { describes = false, probes = false } = {}): ReturnType<typeof pub> {
   const { space: s } = who;
   const me = dot(who);
   return [
@@ -52,7 +52,8 @@ export function publishesNothing(who: Who, { describes = false } = {}): ReturnTy
       `cotal.${s}.inst.${dot(who.stranger)}.${me}`,
       `cotal.${s}.svc.reviewer.${me}`,
     ),
-    ...pub(`$KV.cotal_presence_${s}.${me}`, `cotal.${s}.take.reviewer.${me}`, `cotal.${s}.live.delivery.${me}`),
+    ...pub(`$KV.cotal_presence_${s}.${me}`, `cotal.${s}.take.reviewer.${me}`),
+    ...(probes ? [] : pub(`cotal.${s}.live.delivery.${me}`)),
     ...pub(`$JS.API.CONSUMER.MSG.NEXT.DM_${s}.dm_${dash(who)}`, `$JS.API.CONSUMER.MSG.NEXT.DLV_${s}.dlv_${dash(who)}`),
     ...[
       "mint",

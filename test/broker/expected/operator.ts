@@ -8,6 +8,7 @@ import {
   calls,
   callsOf,
   caller,
+  dot,
   pub,
   sub,
   untrustedMustNot,
@@ -26,17 +27,22 @@ export function operator(who: Who): Expected[] {
         ...calls(who, "artifacts", "endpoints", "endpoint-assign"),
         ...pub(`cotal.${s}.ep.one.*.describe.${caller(who)}.*`),
         ...callsOf("auth", who, "actor-grant", "actor-narrow", "actor-revoke", "actor-list"),
+        ...sub(`cotal.${s}.live.manager.${dot(who)}.>`, `cotal.${s}.live.delivery.${dot(who)}.>`),
+        ...pub(`cotal.${s}.live.manager.${dot(who)}`, `cotal.${s}.live.delivery.${dot(who)}`),
       ],
       deny: callerDeny(who),
       mustNot: [
         ...untrustedMustNot(who),
-        ...publishesNothing(who, { describes: true }),
+        ...publishesNothing(who, { describes: true, probes: true }),
         ...pub(`cotal.${s}.ep.all.provisioner.describe.${caller(who)}.${NONCE}`),
         ...pub(
           ...["auth.serving", "auth.daemon-enter", "delivery.evict-principals", "delivery.principal-liveness"].map(
             (at) => `cotal.${s}.ep.one.${at}.${caller(who)}.${NONCE}`,
           ),
         ),
+        ...sub(`cotal.${s}.live.delivery.*.*`, `cotal.${s}.live.manager.*.*`),
+        ...pub(`cotal.${s}.live.delivery.${dot(who)}.reply.${NONCE}`),
+        ...pub(`cotal.${s}.ep.one.delivery.anycast-cancel.${caller(who)}.${NONCE}`),
         ...sub(`cotal.${s}.chat.>`, `cotal.${s}.inst.>`, `cotal.${s}.svc.>`, `$KV.cotal_presence_${s}.>`),
         ...["history", "dm-history", "frontier", "register", "caller-view", "daemon-enter"].flatMap((command) =>
           pub(`cotal.${s}.ep.one.provisioner.${command}.${caller(who)}.${NONCE}`),
