@@ -102,15 +102,19 @@ test("W10.27 W10.28 W10.29 W10.30 openings, bearers, retirements, sweeps and a p
         const own = (): LedgerStore => watched(stepped(ledger.store(), scheduler), onWrite);
         if (known) await made(watched(ledger.store(), onWrite)).open(name);
 
-        // From when on nobody may be let in any more.
+        // From when on nobody may be let in any more who was opened before.
         let over = false;
         let late = false;
         const bearer = async (): Promise<void> => {
           const chat = made(own());
           const began = over;
           const got = await ended(chat.holder(name).then((holder) => chat.bearer(holder, SECONDS + 3600)));
-          late ||= began && got !== undefined;
-          if (got !== undefined) released += 1;
+          if (got === undefined) return;
+          released += 1;
+          if (!began) return;
+          // What was opened after a narrowing is pinned to the parent as it is then, and is good.
+          const verified = verifyBearer(got.bearer, { ...scope, key: signer, nowSeconds: SECONDS });
+          late ||= !verified.ok || !(await quietAuthority.check(verified.claims.act)).ok;
         };
         const sweep = async (): Promise<void> => {
           const parts = memoryChatParts(own(), { now: () => NOW_MS + ADMISSION_QUIET_MS });
