@@ -14,6 +14,7 @@ import { lawfulUid, ownFolder, secret, wholeFolders } from "../../shared/trust/o
 export type DeliveryKeys = {
   readonly file: DeliverySpaceFile;
   readonly frontSigner: SigningKey;
+  readonly storeSigner: SigningKey;
   readonly ownerSecret: Uint8Array;
   readonly uid: string;
   readonly evictor: Evictor;
@@ -35,6 +36,7 @@ export function readDeliveryKeys(pattern: string, space: string): DeliveryKeys {
   return {
     file: read(DeliveryFile.Space, (content) => ofSpace(DeliverySpaceFile.parse(JSON.parse(content)), space)),
     frontSigner: read(DeliveryFile.FrontSigner, keyFromSeed),
+    storeSigner: read(DeliveryFile.StoreSigner, keyFromSeed),
     ownerSecret: read(DeliveryFile.OwnerSecret, secret),
     uid: read(DeliveryFile.Uid, lawfulUid),
     evictor: evictorOf(join(path, DeliveryFile.Evictor), read(DeliveryFile.Evictor, parseCreds)),

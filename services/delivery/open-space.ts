@@ -1,32 +1,39 @@
 /**
- * Taking a space up: rows for this daemon's credentials, a connection in front, one in the system account,
- * the endpoint, its registration; in the order in which each needs the one before.
+ * Taking a space up: rows for this daemon's credentials, a connection in front, one in the store, one in the
+ * system account, its member groups, the endpoint, its registration; in the order in which each needs the one
+ * before.
  *
  * Invariants
- * 1. The front credential has its row before anything is served with it. The row of the system-account
+ * 1. The front and the store credential have their rows before anything is served with it. The row of the system-account
  *    credential is written by who writes the ledger, before that one answers us (`issued.json`).
  * 2. Whatever was opened is given back, also when a later step fails.
  */
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type ConnectOptions, type Connection, openConnection } from "../../shared/broker/connect.ts";
-import { type OwnUsers, ownCredential } from "../../shared/broker/own-credential.ts";
+import { type OwnCredential, type OwnUsers, ownCredential } from "../../shared/broker/own-credential.ts";
+import { leaderLast } from "../../shared/broker/reads.ts";
 import { keepRegistered } from "../../shared/client/registered.ts";
 import type { KeptSpace, SpaceHooks } from "../../shared/daemon/spaces.ts";
 import { Life } from "../../shared/grants/matrix.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { daemonPrincipal } from "../../shared/ledger/self.ts";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
+import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
+import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
 import { dotForm, drawNonce } from "../../shared/protocol/base/principals.ts";
+import { SPACE_KEY } from "../../shared/protocol/chat/channel-config.ts";
+import { SpaceSettings } from "../../shared/protocol/chat/space-settings.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
 import { type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
 import { deliveryHandlers } from "./commands.ts";
+import { type GroupEvent, keepGroups } from "./fanout/groups.ts";
 import { type DeliveryKeys, readDeliveryKeys } from "./keys.ts";
 import { gatherOver } from "./oracle/gather.ts";
 import { type Seen, look, shareLooks } from "./oracle/look.ts";
 import { type Kicked, type Oracle, createOracle, kickOver } from "./oracle/oracle.ts";
-import { type RowsOptions, beginRows, enterRow } from "./rows.ts";
+import { type RowsOptions, beginRows, enterRows } from "./rows.ts";
 
 export type OpenSpaceOptions = SpaceHooks & {
   readonly servers: readonly string[];
@@ -38,6 +45,7 @@ export type OpenSpaceOptions = SpaceHooks & {
   /** A look was taken; with what it does not cover. */
   readonly onLook: (gap: string | undefined) => void;
   readonly onKicked: (event: Kicked) => void;
+  readonly onGroup: (event: GroupEvent) => void;
   /** When the credential of the system account ends, and what time it is, in Unix seconds. */
   readonly onEvictorEnd: (at: number, now: number) => void;
   /** Life of this process's own credential, in seconds. */
@@ -57,11 +65,13 @@ export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
     options.onStatus(name, { type: "up", server: "", version: connection.version });
     return connection;
   };
+  const running: Running = [];
   const close = async (): Promise<void> => {
+    await Promise.all(running.splice(0).map((stop) => stop()));
     await Promise.all(opened.splice(0).map((connection) => connection.drain()));
   };
   try {
-    const served = await take(options, dial);
+    const served = await take(options, dial, running);
     return { ...served, broken: Promise.race(opened.map(({ closed }) => closed)), close };
   } catch (error) {
     await close();
@@ -82,11 +92,18 @@ function dialOptions(options: OpenSpaceOptions, name: string): Omit<ConnectOptio
   };
 }
 
-async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpace, "broken" | "close">> {
+/** What must end before its connections do. */
+type Running = (() => Promise<void>)[];
+
+async function take(
+  options: OpenSpaceOptions,
+  dial: Dial,
+  running: Running,
+): Promise<Omit<OpenSpace, "broken" | "close">> {
   const { space, lifeSeconds = Life.Host } = options;
   const keys = readDeliveryKeys(options.keysPattern, space);
   const me = { principal: daemonPrincipal(keys.ownerSecret, space, "delivery"), uid: keys.uid };
-  const user = options.users.of(space, "front");
+  const [user, storeUser] = [options.users.of(space, "front"), options.users.of(space, "store")];
   // Without its status: who asks hears how it went, and nobody would clear a failure.
   const { onStatus: _, ...oneShot } = dialOptions(options, "rows");
   const rows: RowsOptions = {
@@ -94,26 +111,44 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
     keys,
     me,
     user,
+    storeUser,
     nowSeconds,
     dial: { ...oneShot, reconnect: { kind: "bounded", attempts: 3 } },
   };
   const expires = nowSeconds() + lifeSeconds;
   const epoch = await options.users.entered(space, () => beginRows(rows, expires));
+  const own = { profile: "delivery", lifeSeconds, nowSeconds } as const;
+  const scope = () => ({ space, holder: me, inboxNonce: drawNonce(randomBytes), instanceId: me.uid, epoch });
   const frontOwn = await ownCredential({
-    profile: "delivery",
+    ...own,
     user,
     account: Account.Front,
     accountKey: keys.file.front,
     signer: keys.frontSigner,
-    lifeSeconds,
-    nowSeconds,
-    scope: { space, holder: me, inboxNonce: drawNonce(randomBytes), instanceId: me.uid, epoch },
+    scope: scope(),
   });
-  const { authenticator, inboxPrefix } = frontOwn;
-  const front = await dial("front", { authenticator, inboxPrefix });
+  const storeOwn = await ownCredential({
+    ...own,
+    user: storeUser,
+    account: Account.Store,
+    accountKey: keys.file.store,
+    signer: keys.storeSigner,
+    scope: scope(),
+  });
+  const front = await dial("front", dialed(frontOwn));
+  const store = await dial("store", dialed(storeOwn));
   const { expires: evictorEnd, ...evictor } = keys.evictor;
   const system = await dial("system", evictor);
   const stopping = new AbortController();
+  const groups = keepGroups({
+    nc: store.nc,
+    space,
+    me,
+    groups: await memberGroups(store, space),
+    tell: options.onGroup,
+  });
+  running.push(groups.stop);
+  const oracle = oracleOver(options, keys, { front, system, stopping: stopping.signal });
   const registration = keepRegistered({ connection: front, space, endpoint: EndpointName.Delivery, me, epoch });
   const served = await serveEndpoint({
     nc: front.nc,
@@ -122,7 +157,7 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
     instanceId: me.uid,
     epoch,
     contract: ownContract(EndpointName.Delivery),
-    handlers: deliveryHandlers(oracleOver(options, keys, { front, system, stopping: stopping.signal })),
+    handlers: deliveryHandlers({ oracle, groups, store: store.nc, space }),
     registrationRevision: registration.revision,
     publicDescriptor: true,
     concurrency: options.concurrency,
@@ -137,15 +172,32 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
     stopIntake: async () => {
       // Who waits for a proof is told at once: a stop that waited with him would be cut short.
       stopping.abort();
-      await served.stop();
+      await Promise.all([served.stop(), groups.stop()]);
       await registration.end();
     },
     renew: async () => {
       options.onEvictorEnd(evictorEnd(), nowSeconds());
       if (frontOwn.expires() - nowSeconds() > lifeSeconds / 2) return;
-      await frontOwn.renew((next) => enterRow(rows, next));
+      await frontOwn.renew((next) => storeOwn.renew(() => enterRows(rows, next)));
     },
   };
+}
+
+function dialed({ authenticator, inboxPrefix }: OwnCredential): Dialed {
+  return { authenticator, inboxPrefix };
+}
+
+/** How many groups the members of the space fall into: a setting, changed only while nobody writes (H25). */
+async function memberGroups({ nc }: Connection, space: string): Promise<number> {
+  const { channels } = spaceNames(space).bucket;
+  const entry = await leaderLast(nc, bucketStream(channels), kvKey(channels, SPACE_KEY));
+  if (entry === undefined) {
+    throw new CotalError(ErrorCode.Unavailable, "the space has no settings yet", {
+      outcome: Outcome.NotExecuted,
+      next: "start its provisioner: it sets the space up; this is tried again by itself",
+    });
+  }
+  return SpaceSettings.parse(JSON.parse(new TextDecoder().decode(entry.data))).groups;
 }
 
 type Over = { readonly front: Connection; readonly system: Connection; readonly stopping: AbortSignal };

@@ -29,6 +29,8 @@ export type RowsOptions = {
   readonly me: Holder;
   /** Key of this daemon's front connection: what asks is the same user, with less to say. */
   readonly user: SigningKey;
+  /** Key of its connection in the store. */
+  readonly storeUser: SigningKey;
   readonly dial: Omit<ConnectOptions, "authenticator" | "inboxPrefix">;
   readonly signal: AbortSignal;
   readonly waiting: SpaceHooks["waiting"];
@@ -47,7 +49,7 @@ const WAIT_MS = 60_000;
 const NEWS_AFTER_MS = 3_000;
 const LOOK_MS = 200;
 
-/** Activates this daemon if it is not, and takes its next epoch; enters the user of its front connection. */
+/** Activates this daemon if it is not, and takes its next epoch; enters the users of its connections. */
 export async function beginRows(options: RowsOptions, expires: number): Promise<number> {
   const { epoch } = await withPatience(options, () => ask(options, { begin: true, expires }));
   if (epoch !== undefined) return epoch;
@@ -56,12 +58,12 @@ export async function beginRows(options: RowsOptions, expires: number): Promise<
 }
 
 /** Enters a renewal. */
-export async function enterRow(options: RowsOptions, expires: number): Promise<void> {
+export async function enterRows(options: RowsOptions, expires: number): Promise<void> {
   await ask(options, { begin: false, expires });
 }
 
 async function ask(
-  { space, keys, me, user, nowSeconds, dial }: RowsOptions,
+  { space, keys, me, user, storeUser, nowSeconds, dial }: RowsOptions,
   { begin, expires }: { readonly begin: boolean; readonly expires: number },
 ) {
   const { authenticator, inboxPrefix } = await ownCredential({
@@ -86,7 +88,8 @@ async function ask(
       random: randomBytes,
     });
     const { endpoint, command } = LEDGER[keys.file.mode];
-    const args: DaemonEnterArgs = { begin, credentials: [{ credentialId: user.publicKey, expires }] };
+    const credentials = [user, storeUser].map(({ publicKey }) => ({ credentialId: publicKey, expires }));
+    const args: DaemonEnterArgs = { begin, credentials };
     return DaemonEnterAnswer.parse((await call(endpoint, command, args, { deadlineMs: DEADLINE_MS })).data);
   } finally {
     await connection.close();

@@ -4,6 +4,7 @@ import type { Context } from "../../shared/daemon/lifecycle.ts";
 import { type Spaces, keepSpaces as keep } from "../../shared/daemon/spaces.ts";
 import type { deliveryConfig } from "./config.ts";
 import { spacesWithDeliveryKeys } from "./keys.ts";
+import type { GroupEvent } from "./fanout/groups.ts";
 import { openSpace } from "./open-space.ts";
 
 type Values = ReturnType<typeof deliveryConfig.read>["values"];
@@ -38,6 +39,33 @@ export function keepSpaces(context: Context<Values>): Spaces {
     help: "When the credential of the system account ends, in Unix time.",
     labels: ["space"],
   });
+  const copies = metrics.counter({
+    name: `${metrics.prefix}copies_total`,
+    help: "Copies written to members.",
+    labels: ["space", "group"],
+  });
+  const position = metrics.gauge({
+    name: `${metrics.prefix}fanout_position`,
+    help: "The last post of which every member has its copy.",
+    labels: ["space", "group"],
+  });
+  const fanout = metrics.counter({
+    name: `${metrics.prefix}fanout_events_total`,
+    help: "What else the fan-out met: groups claimed, failures, posts lost before they were read, copies taken back.",
+    labels: ["space", "group", "state"],
+  });
+  const onGroup = (space: string, event: GroupEvent): void => {
+    const group = String(event.group);
+    if (event.type === "copies") return copies.inc({ space, group }, event.count);
+    if (event.type === "position") return position.set({ space, group }, event.position);
+    fanout.inc({ space, group, state: event.type }, event.type === "gap" || event.type === "swept" ? event.count : 1);
+    if (event.type === "failed") {
+      const { code, message } = event.error;
+      log.warn("a member group is begun anew", { space, group, code, why: message });
+    } else if (event.type === "gap") {
+      log.warn("posts had left the stream before their copies were written", { space, ...event });
+    } else log.debug("fan-out", { space, ...event });
+  };
   const users = ownUsers();
   return keep({
     context,
@@ -66,6 +94,7 @@ export function keepSpaces(context: Context<Values>): Spaces {
           kicked.inc({ space }, closed);
           log.info("connections were ended", { space, principal, found, closed });
         },
+        onGroup: (event) => onGroup(space, event),
         onEvictorEnd: (at, now) => {
           end.set({ space }, at);
           const isSoon = at - now < SOON_SECONDS;

@@ -1,5 +1,5 @@
 /**
- * Trust of the delivery service of one space: its own signing key of front, and its user of the system
+ * Trust of the delivery service of one space: its own signing keys of front and store, and its user of the system
  * account, as a credential. It gets no key of that account: with one it could add accounts.
  *
  * Invariants
@@ -30,9 +30,10 @@ export function ensureDeliveryTrust(
 ): Pick<Required<SpaceAccountOptions>, "moreSigners"> {
   const folder = trustPaths(state).delivery(trust.space);
   const front = keptKey(join(folder, DeliveryFile.FrontSigner), "account");
+  const store = keptKey(join(folder, DeliveryFile.StoreSigner), "account");
   createPrivate(join(folder, DeliveryFile.OwnerSecret), () => trust.ownerSecret.toString("hex"));
   createPrivate(join(folder, DeliveryFile.Uid), () => drawLifecycleUid(randomBytes));
-  return { moreSigners: { front: [front.publicKey], store: [] } };
+  return { moreSigners: { front: [front.publicKey], store: [store.publicKey] } };
 }
 
 /** Renews the credential of the system account when less than half of its life is left. */

@@ -25,6 +25,7 @@ import { Account, type Row, pub, sub } from "./row.ts";
 import { isCoreEndpoint, isOwnCommand } from "../protocol/endpoint/names.ts";
 import { badRequest } from "../protocol/base/errors.ts";
 import {
+  MEMBER_COMMANDS,
   MEMBER_READS,
   OPERATOR_AUTH_COMMANDS,
   OPERATOR_COMMANDS,
@@ -114,6 +115,7 @@ export function agentRows(scope: AgentScope): Row[] {
     pub(front, kvKey(names.bucket.presence, dotForm(me)), "§6 own presence key"),
     describeRow(scope),
     ...commandRows(scope, MEMBER_READS, "§9 mediated reads (H1)"),
+    ...commandRows(scope, MEMBER_COMMANDS, "§7 own durable membership", EndpointName.Delivery),
     ...bindRows(names.dm, dmDurable(me, uid), "§8 own inbox, bind only"),
     ...bindRows(names.dlv, dlvDurable(me, uid), "§8 own backstop, bind only"),
     ...(scope.role === undefined ? [] : roleRows(scope, scope.role)),

@@ -8,12 +8,13 @@ import { DESCRIBE, EndpointName, Route, endpointSubjects } from "../protocol/end
 import { isCoreEndpoint, isOwnCommand } from "../protocol/endpoint/names.ts";
 import { planeGrants } from "../protocol/endpoint/planes.ts";
 import { badRequest } from "../protocol/base/errors.ts";
-import { inboxGrant, jsAck, jsApi, kvKey, sys } from "../protocol/base/broker-subjects.ts";
+import { inboxGrant, jsAck, jsApi, kvAll, kvKey, sys } from "../protocol/base/broker-subjects.ts";
 import {
   type BucketKey,
   bucketStream,
   dlvDurable,
   dmDurable,
+  leaseGrant,
   recordWriterDurable,
   spaceNames,
 } from "../protocol/base/names.ts";
@@ -242,14 +243,41 @@ export function authServerRows(scope: ServeScope): Row[] {
   ];
 }
 
-/** The delivery service in front: it serves its commands, and registers its instance. */
+/** Buckets that the delivery service reads by key and page, and never decides from anything else. */
+const DELIVERY_READS: readonly BucketKey[] = ["acl", "members", "channels", "presence", "leases"];
+
+/**
+ * The delivery service in front serves its commands and registers its instance. In the store it reads posts and
+ * the rows that say who gets them, and writes copies, markers, memberships and its leases (`delivery.md`).
+ */
 export function deliveryRows(scope: ServeScope): Row[] {
   const ep = endpointSubjects(scope.space);
+  const subjects = spaceSubjects(scope.space);
+  const names = spaceNames(scope.space);
   return [
     inbox(front, scope),
     ...serveRows(scope, EndpointName.Delivery, [...Object.values(DeliveryCommand), DESCRIBE]),
     sub(front, ep.replyGrant(scope.holder), "§13.2 reply rail"),
     pub(front, ep.oneGrant(EndpointName.Provisioner, ProvisionerCommand.Register, scope.holder), "service record"),
+    inbox(store, scope),
+    ...[subjects.chatAll, kvAll(names.bucket.acl)].map((subject) =>
+      sub(store, subject, "§4 fan-out, told that there is something to read"),
+    ),
+    pub(store, jsApi.directGet(names.chat), "§4 fan-out, posts in order"),
+    ...[names.chat, names.dlv].flatMap((stream) => [
+      pub(store, jsApi.messageGet(stream), "§4 fan-out, leader reads of posts, markers and copies"),
+      pub(store, jsApi.streamInfo(stream), "§7 the frontier, §8 the limit that a copy is stamped with"),
+    ]),
+    pub(store, jsApi.messageDelete(names.dlv), "§8 copies that a narrowed read list no longer covers"),
+    pub(store, subjects.dlvAll, "§8 backstop, copies"),
+    pub(store, subjects.dlvMarkers, "§8 backstop, the group's marker"),
+    ...DELIVERY_READS.map((key) => bucketStream(names.bucket[key])).flatMap((stream) => [
+      pub(store, jsApi.messageGet(stream), "leader read of a row"),
+      pub(store, jsApi.directGet(stream), "paged read of rows"),
+    ]),
+    pub(store, kvKey(names.bucket.members, ">"), "§7 durable membership"),
+    pub(store, jsApi.streamInfo(bucketStream(names.bucket.leases)), "H53, the broker's clock"),
+    pub(store, kvKey(names.bucket.leases, leaseGrant("delivery")), "H53, leases of its groups"),
   ];
 }
 

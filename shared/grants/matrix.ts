@@ -208,8 +208,8 @@ export const PROFILES = {
     rows: systemAdministratorRows,
   }),
   delivery: built<ServeScope>({
-    summary: "serves who of a principal is connected, and ends that; fan-out, takes and reads come later",
-    accounts: [Front],
+    summary: "durable membership and its copies; serves who of a principal is connected, and ends that",
+    accounts: [Front, Store],
     trusted: true,
     lifeSeconds: Life.Host,
     rows: deliveryRows,

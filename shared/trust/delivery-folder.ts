@@ -8,6 +8,8 @@ import { AuthMode } from "../protocol/chat/space-settings.ts";
 export const DeliveryFile = {
   /** Its own signing key of front, so that it can be withdrawn alone. */
   FrontSigner: "front-signer.nk",
+  /** The same of the store, where posts are read and copies written. */
+  StoreSigner: "store-signer.nk",
   OwnerSecret: "owner.secret",
   Uid: "lifecycle.uid",
   /** Its user of the system account: a credential and no key, renewed by the trust program. */

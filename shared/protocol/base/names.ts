@@ -106,6 +106,12 @@ function lifecycleDurable(prefix: string, p: Principal, uid: string): string {
   return `${prefix}_${dashForm(principal(p.owner, p.actor))}-${uid}`;
 }
 
+/** All lease rows of one service. */
+export function leaseGrant(service: string): string {
+  if (!ENDPOINT_LABEL.test(service)) throw badRequest(`${JSON.stringify(service.slice(0, 80))} is no lease token`);
+  return `lease.${service}.>`;
+}
+
 /** `lease.<service>.<duty>[.<n>]`: the key of a lease row in `cotal_leases_<s>` (decision H53). */
 export function leaseKey(service: string, duty: string, n?: number): string {
   for (const token of [service, duty]) {

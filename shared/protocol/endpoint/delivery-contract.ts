@@ -10,6 +10,9 @@ export const DELIVERY_CLUSTER = defineCluster({
   revision: 1,
   commands: [
     { name: "evict-principals", ...write, input: shape.PrincipalsArgs, output: shape.PrincipalsAnswer },
+    { name: "durable-join", ...write, input: shape.DurableJoinArgs, output: shape.Membership },
+    { name: "durable-leave", ...write, input: shape.DurableLeaveArgs, output: shape.DurableLeaveAnswer },
+    { name: "durable-list", ...read, input: shape.DurableListArgs, output: shape.DurableListAnswer },
     { name: "principal-liveness", ...read, input: shape.PrincipalsArgs, output: shape.PrincipalsAnswer },
   ],
 });
