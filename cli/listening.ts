@@ -16,11 +16,13 @@ export type ListenFor = {
   readonly timeoutMs?: number | undefined;
   readonly dm: boolean;
   readonly role: boolean;
+  /** Copies kept for this member, of whatever channel. */
+  readonly durable: boolean;
 };
 
 /** Throws `deadline-exceeded` (exit 4) when the time was up before the count. */
 export async function listen(session: Session, out: Output, options: ListenFor): Promise<Exit> {
-  const { count, timeoutMs, dm, role } = options;
+  const { count, timeoutMs, dm, role, durable } = options;
   const signals = stopSignals();
   const leave = (): never => process.exit(Exit.Refused);
   signals.atOnce.addEventListener("abort", leave);
@@ -29,7 +31,7 @@ export async function listen(session: Session, out: Output, options: ListenFor):
     if (stop.aborted) resolve(undefined);
     stop.addEventListener("abort", () => resolve(undefined), { once: true });
   });
-  const inbox = session.inbox({ dm, role });
+  const inbox = session.inbox({ dm, role, durable });
   let shown = 0;
   try {
     while (count === undefined || shown < count) {

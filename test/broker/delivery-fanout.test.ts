@@ -4,7 +4,6 @@
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { spaceNames } from "../../shared/protocol/base/names.ts";
 import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";

@@ -2,7 +2,8 @@
 import type { NatsConnection } from "@nats-io/transport-node";
 import { leaderLast, leaderNext, rowPage } from "../../shared/broker/reads.ts";
 import { Header } from "../../shared/protocol/base/headers.ts";
-import { spaceNames } from "../../shared/protocol/base/names.ts";
+import { jsApi } from "../../shared/protocol/base/broker-subjects.ts";
+import { dlvDurable, spaceNames } from "../../shared/protocol/base/names.ts";
 import { dotForm } from "../../shared/protocol/base/principals.ts";
 import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
 import { MarkerRow, MemberRow } from "../../shared/protocol/ledger/member-rows.ts";
@@ -56,3 +57,10 @@ export async function rowsOf(store: NatsConnection, { principal, uid }: Caller, 
 }
 
 export const nameOf = ({ principal }: Caller): string => dotForm(principal);
+
+/** What the member's durable says: copies that wait, and those that were delivered and not acknowledged. */
+export async function backstopOf(store: NatsConnection, { principal, uid }: Caller, space = "main") {
+  const answer = await store.request(jsApi.consumerInfo(spaceNames(space).dlv, dlvDurable(principal, uid)));
+  const info = answer.json() as { num_pending: number; num_ack_pending: number };
+  return { waiting: info.num_pending, unacknowledged: info.num_ack_pending };
+}

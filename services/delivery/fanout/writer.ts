@@ -58,6 +58,7 @@ export type GroupWriterOptions = {
 
 /** Posts passed without copies after which the marker is written all the same. */
 const MARK_EVERY = 5000;
+const QUIET_MS = 100;
 const MAX_CACHED_CHANNELS = 10_000;
 
 /** Writes until the signal, or until it fails: then it was overtaken, or the broker is away. */
@@ -155,6 +156,7 @@ export async function writeGroup(options: GroupWriterOptions, stopping: AbortSig
     if (batching.size() > 0 || position - batching.marker().row.sequence >= MARK_EVERY) await flush();
   };
 
+  let lastPostAt = Number.NEGATIVE_INFINITY;
   const posts = readPosts(nc, space, position);
   while (!stopping.aborted) {
     const [page] = await Promise.all([posts.next(), view.refresh()]);
@@ -163,7 +165,13 @@ export async function writeGroup(options: GroupWriterOptions, stopping: AbortSig
       await settle();
     }
     await deliver(page);
-    if (page.length > 0) continue;
+    if (page.length > 0) {
+      lastPostAt = performance.now();
+      continue;
+    }
+    // What brought no copies has passed all the same, and the marker says so once it is quiet.
+    const isBehind = position > batching.marker().row.sequence;
+    if (isBehind && performance.now() - lastPostAt > QUIET_MS) await flush();
     await bell.wait();
   }
 }
