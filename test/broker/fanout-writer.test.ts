@@ -112,6 +112,19 @@ async function chatOf(channel: string): Promise<{ seq: number; text: string }[]>
   }
 }
 
+test("W7.14 a channel that is joined beside its family with an older cursor brings no second copy", async () => {
+  const who = await rig.member("overlap");
+  await withWriter(async (running) => {
+    const cursor = await rig.frontier();
+    await rig.post("lap.a", "before the family");
+    await running.ask(joining(who, "lap.>", await rig.frontier()));
+    await rig.passed(await rig.post("lap.a", "family's"));
+    await running.ask(joining(who, "lap.a", cursor));
+    await rig.passed(await rig.post("lap.a", "both"));
+  });
+  expect(await copies(who)).toEqual(["family's", "before the family", "both"]);
+});
+
 describe("W8.11 the marker is the fence", () => {
   test("a writer that was overtaken stores nothing more and says so; the next has every post once", async () => {
     const who = await rig.member("fenced");

@@ -210,10 +210,14 @@ describe("daemons, each with one function", () => {
     await expectHeld(second, only(provisionerDesk(who(second, "lab"))));
   });
 
-  test("W9.14 W132.07 PD.06 PF.01 delivery in front, and its evictor in the system account", async () => {
+  test("W9.14 W132.07 PD.06 PF.01 delivery in front and in the store, and its evictor in the system account", async () => {
     const scope = { ...freshHolder(OWNER, "delivery"), space: "lab", epoch: EPOCH };
-    const serving = await daemonCredential(space, "delivery", "front", { ...scope, instanceId: scope.holder.uid });
-    await expectHeld(serving, only(delivery(who(serving, "lab"))));
+    for (const account of ["front", "store"] as const) {
+      const served = { ...scope, instanceId: scope.holder.uid };
+      const credential = await daemonCredential(space, "delivery", account, served);
+      const expected = delivery(who(credential, "lab")).find((one) => one.account === account);
+      await expectHeld(credential, expected ?? only([]));
+    }
     const spaceAccounts = ["F", "S", "A"].map((letter) => `A${letter.repeat(55)}`);
     const evictor = await daemonCredential(space, "connection-evictor", "system", { ...scope, spaceAccounts });
     await expectHeld(evictor, only(connectionEvictor(who(evictor, "lab"), spaceAccounts)));

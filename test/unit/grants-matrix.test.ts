@@ -464,6 +464,9 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
         "pub cotal.main.ep.one.com_example_echo.stop.self.<me>.*",
         "pub cotal.main.ep.one.com_example_echo.stop.owner.u_aaaaaaaaaaaaaaaaaaaaaaaaaa.<me>.*",
         ...["register", "caller-view"].map(call),
+        ...["durable-join", "durable-leave", "durable-list"].map(
+          (command) => `pub cotal.main.ep.one.delivery.${command}.<me>.*`,
+        ),
       ].toSorted(),
     );
   });
@@ -489,11 +492,12 @@ describe("the daemons' profiles", () => {
     expect(rows).toHaveLength(3);
   });
 
-  test("no daemon deletes or purges a stream, or deletes a message; the one purge is a credential of its own for minutes", () => {
+  test("no daemon deletes or purges a stream; delivery takes copies back, and the one purge is a credential of its own for minutes", () => {
     const destructive = everyRow.filter(({ row }) =>
       /STREAM\.(DELETE|PURGE|MSG\.DELETE)|^\$JS\.API\.STREAM\.>/.test(row.subject),
     );
-    expect(destructive.map(({ name, row }) => `${name} ${row.op} ${row.subject}`)).toEqual([
+    expect(destructive.map(({ name, row }) => `${name} ${row.op} ${row.subject}`).toSorted()).toEqual([
+      "delivery pub $JS.API.STREAM.MSG.DELETE.DLV_main",
       "history-purger pub $JS.API.STREAM.PURGE.CHAT_main",
     ]);
     const { holder, inboxNonce } = EXAMPLE_HOLDERS["history-purger"];

@@ -44,6 +44,7 @@ export function agent(who: Who): Expected[] {
         ...pub(`cotal.${s}.ep.one.*.describe.${caller(who)}.*`),
         ...calls(who, "space", "channels", "roster", "frontier", "history", "artifacts", "endpoints"),
         ...calls(who, "register", "caller-view"),
+        ...callsOf("delivery", who, "durable-join", "durable-leave", "durable-list"),
         ...callsOf("com_example_echo", who, "say"),
         ...pub(
           `cotal.${s}.ep.all.com_example_echo.say.${caller(who)}.*`,

@@ -1,6 +1,6 @@
 /**
- * The delivery service in front, and what it holds in the system account: it serves who of a principal is
- * connected, and ends that (§13.1, supplement F).
+ * The delivery service in front and in the store, and what it holds in the system account: durable membership and
+ * its copies (§7, §8), who of a principal is connected, and ending that (§13.1, supplement F).
  */
 import {
   type Expected,
@@ -16,7 +16,17 @@ import {
   sub,
 } from "./kit.ts";
 
-const COMMANDS = ["evict-principals", "principal-liveness", "describe"];
+const COMMANDS = [
+  "evict-principals",
+  "principal-liveness",
+  "durable-join",
+  "durable-leave",
+  "durable-list",
+  "describe",
+];
+
+/** What it reads of the store by key and page. */
+const READS = ["acl", "members", "channels", "presence", "leases"];
 
 export function delivery(who: Who): Expected[] {
   const { space: s, stranger } = who;
@@ -60,6 +70,37 @@ export function delivery(who: Who): Expected[] {
         ),
         ...pub(`cotal.${s}.chat.${dot(who)}.general`, `cotal.${s}.dlv.x`, "$JS.API.INFO", "$SYS.REQ.USER.INFO"),
         ...pub("$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.SERVER.PING.CONNZ", `_INBOX_${stranger.connId}.x`),
+      ],
+    },
+    {
+      account: "store",
+      must: [
+        ...sub(`_INBOX_${who.connId}.>`, `cotal.${s}.chat.>`, `$KV.cotal_acl_${s}.>`),
+        ...pub(`cotal.${s}.dlv.>`, `cotal.${s}.dlvpos.*`, `$JS.API.STREAM.MSG.DELETE.DLV_${s}`),
+        ...pub(`$JS.API.DIRECT.GET.CHAT_${s}`),
+        ...["CHAT", "DLV"].flatMap((stream) =>
+          pub(`$JS.API.STREAM.MSG.GET.${stream}_${s}`, `$JS.API.STREAM.INFO.${stream}_${s}`),
+        ),
+        ...READS.flatMap((bucket) =>
+          pub(`$JS.API.STREAM.MSG.GET.KV_cotal_${bucket}_${s}`, `$JS.API.DIRECT.GET.KV_cotal_${bucket}_${s}`),
+        ),
+        ...pub(`$KV.cotal_members_${s}.>`, `$KV.cotal_leases_${s}.lease.delivery.>`),
+        ...pub(`$JS.API.STREAM.INFO.KV_cotal_leases_${s}`),
+      ],
+      deny: [],
+      mustNot: [
+        ...sub(">", `cotal.${s}.>`, `cotal.${s}.inst.>`, `cotal.${s}.dlv.>`, `$KV.>`, "$SYS.>", "_INBOX.>"),
+        ...pub(`cotal.${s}.chat.${dot(who)}.general`, `cotal.${s}.inst.${dot(stranger)}.${dot(who)}`),
+        ...pub(`$KV.cotal_acl_${s}.${dot(who)}.${who.uid}`, `$KV.cotal_auth_${s}.gate.${who.uid}`),
+        ...pub(`$KV.cotal_channels_${s}.general`, `$KV.cotal_leases_${s}.lease.provisioner.x`),
+        ...["DM", "TASK"].flatMap((stream) =>
+          pub(`$JS.API.STREAM.MSG.GET.${stream}_${s}`, `$JS.API.DIRECT.GET.${stream}_${s}`),
+        ),
+        ...["CREATE", "UPDATE", "DELETE", "PURGE"].flatMap((what) =>
+          pub(`$JS.API.STREAM.${what}.DLV_${s}`, `$JS.API.STREAM.${what}.CHAT_${s}`),
+        ),
+        ...pub(`$JS.API.CONSUMER.CREATE.CHAT_${s}.x`, `$JS.API.STREAM.MSG.DELETE.CHAT_${s}`, "$JS.API.INFO"),
+        ...pub(`$JS.API.STREAM.MSG.GET.KV_cotal_auth_${s}`),
       ],
     },
   ];
