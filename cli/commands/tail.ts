@@ -65,7 +65,7 @@ async function tail({ options, out, target }: Invocation<TailOptions>): Promise<
       count,
       dm,
       role,
-      durable: true,
+      only: channels,
       timeoutMs: timeout === undefined ? undefined : timeout * 1000,
     });
   });

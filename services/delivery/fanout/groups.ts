@@ -46,6 +46,7 @@ export type WantedChange =
 
 /** How soon a group that nobody holds is taken. */
 const LOOK_MS = 1000;
+const STOP_MS = 1500;
 const AGAIN_MS = { first: 50, most: 5000 };
 
 type Group = { readonly requests: Requests; isHeld: boolean };
@@ -69,7 +70,8 @@ export function keepGroups(options: GroupsOptions): Groups {
     },
     stop: async () => {
       stopping.abort();
-      await Promise.all(running);
+      // A broker that is away gives no lease back, and a batch that nobody confirms is settled by the next claim.
+      await Promise.race([Promise.all(running), sleep(STOP_MS, undefined, { ref: false })]);
       bell.stop();
     },
   };
