@@ -13,7 +13,14 @@ import type { CotalError } from "../protocol/base/errors.ts";
 import type { RejectReason } from "../protocol/chat/message.ts";
 
 /** The paths on which deliveries reach a session. */
-export const Rail = { Chat: "chat", Dm: "dm", Role: "role", Durable: "durable", History: "history", Presence: "presence" } as const;
+export const Rail = {
+  Chat: "chat",
+  Dm: "dm",
+  Role: "role",
+  Durable: "durable",
+  History: "history",
+  Presence: "presence",
+} as const;
 export type Rail = (typeof Rail)[keyof typeof Rail];
 
 export type SessionEvent =

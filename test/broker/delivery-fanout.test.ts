@@ -52,7 +52,8 @@ const connectionOf = (who: Minted): Promise<NatsConnection> => {
   connections.set(who.jwt, there);
   return there;
 };
-const passed = (seq: number) => until("the fan-out has passed it", async () => ((await markerOf(store))?.sequence ?? 0) >= seq);
+const passed = (seq: number) =>
+  until("the fan-out has passed it", async () => ((await markerOf(store))?.sequence ?? 0) >= seq);
 const copies = async (who: Minted): Promise<string[]> => (await copiesOf(store, who.view)).map(({ text }) => text);
 
 const minted = (actor: string, subscribe: string[], more: Partial<Parameters<TestSpace["mint"]>[0]> = {}) =>

@@ -103,7 +103,7 @@ async function chatOf(channel: string): Promise<{ seq: number; text: string }[]>
   const found: { seq: number; text: string }[] = [];
   const stream = spaceNames("main").chat;
   const { leaderNext } = await import("../../shared/broker/reads.ts");
-  for (let seq = 1; ; ) {
+  for (let seq = 1; ;) {
     const entry = await leaderNext(rig.nc, stream, spaceSubjects("main").chatRead(channel), seq);
     if (entry === undefined) return found;
     seq = entry.seq + 1;

@@ -41,12 +41,12 @@ export async function startFanoutRig() {
   const broker = await startBroker();
   const nc = await connect({ servers: broker.url, reconnect: true, maxReconnectAttempts: -1, reconnectTimeWait: 50 });
   const names = spaceNames("main");
-  // Without a limit of copies: a copy too many is then seen, and does not push out another.
+  // Without limits: a copy too many is then seen, and does not push out another.
   const specs = spaceStreams("main", { replicas: 1 });
   const unlimited = { max_msgs_per_subject: -1 };
   await ensureStreams(
     nc,
-    specs.map((spec) => (spec.name === names.dlv ? { ...spec, ...unlimited } : spec)),
+    specs.map((spec) => (spec.name === names.dlv || spec.name === names.chat ? { ...spec, ...unlimited } : spec)),
   );
   const subjects = spaceSubjects("main");
   let posted = 0;

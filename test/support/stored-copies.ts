@@ -21,10 +21,14 @@ export type StoredCopy = {
 };
 
 /** Copies of one member, oldest first. */
-export async function copiesOf(store: NatsConnection, { principal, uid }: Caller, space = "main"): Promise<StoredCopy[]> {
+export async function copiesOf(
+  store: NatsConnection,
+  { principal, uid }: Caller,
+  space = "main",
+): Promise<StoredCopy[]> {
   const { dlv } = spaceNames(space);
   const found: StoredCopy[] = [];
-  for (let seq = 1; ; ) {
+  for (let seq = 1; ;) {
     const entry = await leaderNext(store, dlv, spaceSubjects(space).dlv(principal, uid), seq);
     if (entry === undefined) return found;
     seq = entry.seq + 1;

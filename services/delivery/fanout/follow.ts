@@ -40,7 +40,7 @@ export function follow(nc: NatsConnection, bucket: string, onRow: (row: Followed
       const next = await leaderNext(nc, stream, filter, seq + 1);
       if (next === undefined) return;
       take(next);
-      for (let done = false; !done; ) {
+      for (let done = false; !done;) {
         const page = await directPage(nc, stream, { filter, fromSeq: seq + 1, batch: PAGE });
         for (const entry of page.messages) take(entry);
         ({ done } = page);

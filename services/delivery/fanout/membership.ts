@@ -223,7 +223,7 @@ async function* between(
 ): AsyncGenerator<StoredEntry> {
   const { chat } = spaceNames(space);
   const filter = spaceSubjects(space).chatRead(pattern);
-  for (let fromSeq = from + 1; fromSeq <= upTo; ) {
+  for (let fromSeq = from + 1; fromSeq <= upTo;) {
     const page = await directPage(nc, chat, { filter, fromSeq, upToSeq: upTo, batch: PAGE });
     let last = page.messages.at(-1);
     yield* page.messages;
@@ -249,10 +249,14 @@ function mayNot(view: View, { lifecycle, pattern }: Change): CotalError {
       next: "use an agent's credential",
     });
   }
-  return new CotalError(ErrorCode.PermissionDenied, `#${pattern.slice(0, 200)} is outside this credential's read list`, {
-    outcome: Outcome.NotExecuted,
-    next: "ask the operator for a credential that reads it; a family must lie within one entry of the list",
-  });
+  return new CotalError(
+    ErrorCode.PermissionDenied,
+    `#${pattern.slice(0, 200)} is outside this credential's read list`,
+    {
+      outcome: Outcome.NotExecuted,
+      next: "ask the operator for a credential that reads it; a family must lie within one entry of the list",
+    },
+  );
 }
 
 function liveOnly(pattern: string): CotalError {

@@ -44,7 +44,7 @@ async function sweepCopies({ nc, space, writer, view, onSwept }: SweepParts, lif
   const { dlv } = spaceNames(space);
   const { subject } = targetOf(space, lifecycle);
   let removed = 0;
-  for (let seq = 1; ; ) {
+  for (let seq = 1; ;) {
     const entry = await leaderNext(nc, dlv, subject, seq);
     if (entry === undefined) break;
     seq = entry.seq + 1;
