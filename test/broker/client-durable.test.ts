@@ -91,6 +91,7 @@ describe("W4.04 a durable channel", () => {
     await from.send("d3", "twice");
     await until("it came again", () => seen === 2);
     await settled(to);
+    expect(seen).toBe(2);
     await handling.stop();
     await to.close();
   }, 30_000);

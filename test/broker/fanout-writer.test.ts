@@ -293,7 +293,7 @@ test("W8.23 groups share the members, and each member is in one", async () => {
   const members = await Promise.all(Array.from({ length: 12 }, (_, n) => rig.member(`grouped_${n}`)));
   const three = [0, 1, 2].map((group) => rig.run({ group, groups: 3 }));
   const cursor = await rig.frontier();
-  await Promise.all(members.map((who) => three[rig.groupOf(who, 3)]?.ask(joining(who, "shared", cursor))));
+  await Promise.all(members.map(async (who) => three[rig.groupOf(who, 3)]?.ask(joining(who, "shared", cursor))));
   await rig.post("shared", "one");
   const last = await rig.post("shared", "two");
   await Promise.all([0, 1, 2].map((group) => rig.passed(last, group)));

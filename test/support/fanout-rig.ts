@@ -121,6 +121,7 @@ export async function startFanoutRig() {
     run,
     put,
     frontier,
+    posterSubject: (channel: string) => subjects.chat(principal(OWNER, "poster"), channel),
     config: (channel: string, config: object) => put(names.bucket.channels, channel, config),
     present: (lifecycle: Lifecycle) => put(names.bucket.presence, dotForm(lifecycle.principal), { here: true }),
     /** Takes the list away, as the end of a lifecycle does. */

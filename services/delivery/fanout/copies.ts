@@ -9,7 +9,7 @@
  * 3. Nobody is a target whose read list does not cover the channel now.
  */
 import type { StoredEntry } from "../../../shared/broker/reads.ts";
-import { CopyKind, Header } from "../../../shared/protocol/base/headers.ts";
+import { type CopyKind, Header } from "../../../shared/protocol/base/headers.ts";
 import { spaceSubjects } from "../../../shared/protocol/base/subjects.ts";
 import { type CotalMessage, readDelivery } from "../../../shared/protocol/chat/message.ts";
 import { parseLifecycle } from "../../../shared/protocol/ledger/member-rows.ts";

@@ -29,7 +29,7 @@ export type SweepParts = {
 /** `position`: up to where everything of CHAT has its copies. */
 export async function sweep(parts: SweepParts, position: number): Promise<void> {
   const { view, rows } = parts;
-  for (const lifecycle of [...view.toSweep]) {
+  for (const lifecycle of view.toSweep) {
     await sweepCopies(parts, lifecycle);
     for (const member of view.cover.of(lifecycle)) {
       if (member.row.state === "left" || view.mayJoin(lifecycle, member.row.pattern)) continue;

@@ -196,7 +196,7 @@ async function firstRow({ nc, space, instanceId }: GroupWriterOptions, view: Vie
   await view.refresh();
   const owed = [...view.cover.all()].map(({ row }) => row.join);
   // Nothing is stored yet that a list could fail to cover.
-  for (const lifecycle of [...view.toSweep]) view.swept(lifecycle);
+  for (const lifecycle of view.toSweep) view.swept(lifecycle);
   const sequence = owed.reduce((least, join) => Math.min(least, join), lastSeq);
   return { v: 1, sequence, acl: view.aclSeq(), by: instanceId };
 }
