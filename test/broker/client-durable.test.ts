@@ -47,7 +47,7 @@ describe("W4.04 a durable channel", () => {
     const from = await speaker();
     const first = await again(credential);
     expect(await first.join("d1")).toMatchObject({ state: "joined durable", class: "durable" });
-    await from.send("d1", "while here");
+    await passed((await from.send("d1", "while here")).seq);
     expect(texts(await take(first, 1))).toEqual(["while here"]);
     await settled(first);
     await first.close();
@@ -88,7 +88,7 @@ describe("W4.04 a durable channel", () => {
       seen += 1;
       if (seen === 1) throw new Error("not now");
     });
-    await from.send("d3", "twice");
+    await passed((await from.send("d3", "twice")).seq);
     await until("it came again", () => seen === 2);
     await settled(to);
     expect(seen).toBe(2);

@@ -20,7 +20,7 @@ export type Issuer = { readonly accountKey: string; readonly signer: SigningKey 
 
 const OWNER = `u_${"w".repeat(26)}`;
 const NONCE = "n".repeat(26);
-const ENDPOINTS = ["com.acme.dev", "com.acme.lab", "com.acme.ops"];
+const ENDPOINTS = ["acme.dev", "acme.lab", "acme.ops"];
 const COMMANDS = Array.from({ length: 12 }, (_, at) => `op-${String(at).padStart(2, "0")}`);
 
 export const worstUser = fixedKey("user", "worst case");
