@@ -96,15 +96,20 @@ function createBlocks(stream: string, id: string) {
   return {
     of: (message: BatchMessage, sequence: number): MsgHdrs => {
       if (!known || of !== message.headers || message.expectedSeq !== undefined) {
-        common = String(fixedHeaders(stream, id, message)).slice(0, -END.length);
+        common = textOf(fixedHeaders(stream, id, message));
         of = message.headers;
         known = message.expectedSeq === undefined;
       }
-      bytes = encoder.encode(`${common}${Header.BatchSequence}: ${sequence}\r\n${END}`);
+      bytes = encoder.encode(`${common}${Header.BatchSequence}: ${sequence}\r\n\r\n`);
       return shared;
     },
   };
 }
 
-const END = "\r\n";
+/** A header block without its end, as it goes over the wire. */
+function textOf(of: MsgHdrs): string {
+  const lines = of.keys().flatMap((name) => of.values(name).map((value) => `${name}: ${value}`));
+  return ["NATS/1.0", ...lines, ""].join("\r\n");
+}
+
 const encoder = new TextEncoder();

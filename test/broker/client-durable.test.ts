@@ -136,7 +136,7 @@ describe("W4.04 a durable channel", () => {
     await to.close();
   });
 
-  test("W8.14 copies that the limit may have removed are told", async () => {
+  test("W8.13 W8.14 copies that the limit may have removed are told", async () => {
     await space.call("limits-set", { store: "delivery", maxPerSubject: 5 });
     const credential = await space.mint({ actor: "late", ...all });
     const from = await speaker();

@@ -60,7 +60,7 @@ const minted = (actor: string, subscribe: string[], more: Partial<Parameters<Tes
   space.mint({ actor, subscribe, publish: [">"], ...more });
 
 describe("W8.11 copies of a durable channel", () => {
-  test("W7.10 W7.11 a member gets what is posted after its join and before its leave, and a rejoin brings no gap", async () => {
+  test("W7.10 W7.11 W7.16 a member gets what is posted after its join and before its leave, and a rejoin brings no gap", async () => {
     const [alice, bob] = [await minted("alice", ["team.>"]), await minted("bob", ["team.>"])];
     await post(bob, "team.a", "before");
     expect(await join(alice, "team.a")).toMatchObject({ channel: "team.a", state: "joined" });
