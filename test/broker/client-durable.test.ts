@@ -176,6 +176,59 @@ describe("W4.04 a durable channel", () => {
   }, 60_000);
 });
 
+test("W4.04 the daemon is killed, the broker is killed: who was away has every post once, in order", async () => {
+  const credential = await space.mint({ actor: "patient", ...all });
+  const from = await speaker();
+  const first = await again(credential);
+  expect(await first.join("d7")).toMatchObject({ state: "joined durable" });
+  await first.close();
+  const sent: string[] = [];
+  const say = async (count: number): Promise<void> => {
+    for (let n = 0; n < count; n += 1) {
+      const words = `w${sent.length}`;
+      await from.send("d7", words);
+      sent.push(words);
+    }
+  };
+  await say(5);
+  await delivery.kill();
+  await say(5);
+  delivery.restart();
+  await delivery.ready();
+  await say(5);
+  await space.broker.kill();
+  await space.broker.restart();
+  await until("sends go through again", async () => (await failureOf(say(1))) === undefined);
+  const last = (await from.send("d7", "last")).seq;
+  sent.push("last");
+  await until(
+    "the fan-out has passed it",
+    async () => {
+      const marker = await markerOf(store).catch(() => undefined);
+      return (marker?.sequence ?? 0) >= last;
+    },
+    40_000,
+  );
+  const second = await again(credential);
+  await second.join("d7", { replay: false });
+  // A send that nobody confirmed may be stored all the same: the stream says what was posted.
+  const stored = texts(await from.history("d7"));
+  const got = texts(await take(second, stored.length));
+  expect([...new Set(got)]).toEqual(got);
+  expect(got).toEqual(stored);
+  expect(stored).toEqual(expect.arrayContaining(sent));
+  await settled(second);
+}, 90_000);
+
+async function failureOf(pending: Promise<unknown>): Promise<unknown> {
+  try {
+    await pending;
+    return undefined;
+  } catch (thrown) {
+    return thrown;
+  }
+}
+
 test("W8.10 nobody else reads a member's copies, and nobody in front writes one", async () => {
   const victim = await space.mint({ actor: "victim", ...all });
   const thief = await space.connect(await space.mint({ actor: "thief", ...all }));
