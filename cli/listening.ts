@@ -4,7 +4,9 @@
  * Invariant: a delivery is acknowledged once it is printed, and not before; one that could not be
  * printed comes again.
  */
+import type { InboxItem } from "../shared/client/item.ts";
 import type { Session } from "../shared/client/session-types.ts";
+import { matches } from "../shared/protocol/base/channels.ts";
 import { CotalError, ErrorCode } from "../shared/protocol/base/errors.ts";
 import { Exit } from "./exit.ts";
 import { printMessage } from "./messages.ts";
@@ -16,7 +18,16 @@ export type ListenFor = {
   readonly timeoutMs?: number | undefined;
   readonly dm: boolean;
   readonly role: boolean;
+  /** Channels and patterns that were named: what is kept for this member of any other stays for another reader. */
+  readonly only?: readonly string[] | undefined;
 };
+
+/** When a copy that is for another reader is offered again. */
+const LATER_MS = 5000;
+
+function isWanted(item: InboxItem, only: readonly string[] | undefined): boolean {
+  return item.kind !== "chat" || only === undefined || only.some((pattern) => matches(pattern, item.channel));
+}
 
 /** Throws `deadline-exceeded` (exit 4) when the time was up before the count. */
 export async function listen(session: Session, out: Output, options: ListenFor): Promise<Exit> {
@@ -35,6 +46,10 @@ export async function listen(session: Session, out: Output, options: ListenFor):
     while (count === undefined || shown < count) {
       const next = await Promise.race([inbox.next(), stopped]);
       if (next === undefined || next.done === true) break;
+      if (!isWanted(next.value, options.only)) {
+        next.value.nak(LATER_MS);
+        continue;
+      }
       printMessage(out, next.value);
       next.value.ack();
       shown += 1;

@@ -19,6 +19,7 @@ import { registerEndpoint } from "./commands/endpoint.ts";
 import { registerDescribe, registerEndpoints } from "./commands/endpoints.ts";
 import { registerHistory } from "./commands/history.ts";
 import { registerJoin } from "./commands/join.ts";
+import { registerLeave } from "./commands/leave.ts";
 import { registerLimits } from "./commands/limits.ts";
 import { registerLogin } from "./commands/login.ts";
 import { registerLogout } from "./commands/logout.ts";
@@ -57,6 +58,7 @@ const COMMANDS: readonly ((program: Command) => void)[] = [
   registerChannelSet,
   registerHistory,
   registerJoin,
+  registerLeave,
   registerEndpoints,
   registerEndpoint,
   registerDescribe,

@@ -109,6 +109,8 @@ function createNotices(out: Output, stays: boolean): (event: SessionEvent) => vo
         return say(event, `${event.channel === undefined ? "" : `#${event.channel}: `}${event.error.message}`);
       case "shortfall":
         return say(event, event.message);
+      case "joined-durable":
+        return say(event, `#${event.channel} has its durable backstop now`);
       case "unrenewed":
         return say(event, `the sign-in can't be renewed now: ${event.error.message}`);
       case "rejected":

@@ -36,6 +36,7 @@ async function join({ options, out, target }: Invocation<JoinOptions>, link?: st
       count,
       dm: true,
       role: true,
+      only: at.channels.length > 0 ? at.channels : undefined,
       timeoutMs: timeout === undefined ? undefined : timeout * 1000,
     });
   });

@@ -65,6 +65,7 @@ async function tail({ options, out, target }: Invocation<TailOptions>): Promise<
       count,
       dm,
       role,
+      only: channels,
       timeoutMs: timeout === undefined ? undefined : timeout * 1000,
     });
   });

@@ -2,20 +2,42 @@
  * Commands of the endpoint `delivery`: the table of what it serves. Who may call which stands in the grants
  * (`shared/grants/commands.ts`); the broker enforces it.
  */
+import type { NatsConnection } from "@nats-io/transport-node";
 import { DeliveryCommand as Name } from "../../shared/grants/commands.ts";
+import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import { DELIVERY_CLUSTER } from "../../shared/protocol/endpoint/delivery-contract.ts";
 import { type HandlerTable, type Handlers, handlersOf } from "../../shared/serve/serve.ts";
 import type { Anycast } from "./anycast/anycast.ts";
+import { listMemberships } from "./fanout/durable.ts";
+import type { Groups } from "./fanout/groups.ts";
 import type { Oracle } from "./oracle/oracle.ts";
 
 type DeliveryHandlers = Handlers<typeof DELIVERY_CLUSTER>;
 
-export function deliveryHandlers(oracle: Oracle, anycast: Anycast["handlers"]): HandlerTable {
+export type Served = {
+  readonly oracle: Oracle;
+  readonly anycast: Anycast["handlers"];
+  readonly groups: Groups;
+  readonly store: NatsConnection;
+  readonly space: string;
+};
+
+export function deliveryHandlers({ oracle, anycast, groups, store, space }: Served): HandlerTable {
   // The grants and the contract name the same commands, or this does not type.
   const handlers: { readonly [N in Name]: DeliveryHandlers[N] } = {
     ...anycast,
     [Name.EvictPrincipals]: async ({ principals }) => ({ principals: await oracle.evict(principals) }),
     [Name.PrincipalLiveness]: async ({ principals }) => ({ principals: await oracle.liveness(principals) }),
+    [Name.DurableJoin]: async ({ channel, cursor }, { caller, signal }) => {
+      const membership = await groups.change({ kind: "join", pattern: channel, cursor }, caller, signal);
+      if (membership === undefined) throw new CotalError(ErrorCode.Internal, "no row", { outcome: Outcome.Unknown });
+      return membership;
+    },
+    [Name.DurableLeave]: async ({ channel }, { caller, signal }) => {
+      const membership = await groups.change({ kind: "leave", pattern: channel }, caller, signal);
+      return membership === undefined ? {} : { membership };
+    },
+    [Name.DurableList]: ({ cursor }, { caller }) => listMemberships(store, space, caller, cursor),
   };
   return handlersOf(DELIVERY_CLUSTER, handlers);
 }

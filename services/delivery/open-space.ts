@@ -1,6 +1,7 @@
 /**
  * Taking a space up: rows for this daemon's credentials, connections in front, in the store and in the system
- * account, the endpoint, its registration, what it does; in the order in which each needs the one before.
+ * account, its member groups, the endpoint, its registration, what it does; in the order in which each needs the
+ * one before.
  *
  * Invariants
  * 1. The credentials of front and store have their rows before anything is done with them. The row of the system-account
@@ -16,6 +17,7 @@ import {
   openConnection,
 } from "../../shared/broker/connect.ts";
 import { type OwnUsers, ownCredential } from "../../shared/broker/own-credential.ts";
+import { leaderLast } from "../../shared/broker/reads.ts";
 import { keepRegistered } from "../../shared/client/registered.ts";
 import { within } from "../../shared/client/shutdown.ts";
 import type { KeptSpace, SpaceHooks } from "../../shared/daemon/spaces.ts";
@@ -23,25 +25,26 @@ import { Life } from "../../shared/grants/matrix.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { daemonPrincipal } from "../../shared/ledger/self.ts";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
+import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
+import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
 import { dotForm, drawNonce } from "../../shared/protocol/base/principals.ts";
+import { SPACE_KEY } from "../../shared/protocol/chat/channel-config.ts";
+import { SpaceSettings } from "../../shared/protocol/chat/space-settings.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
 import { type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
 import { type AnycastEvent, createAnycast } from "./anycast/anycast.ts";
 import { deliveryHandlers } from "./commands.ts";
-import { keepDuty } from "./duty.ts";
+import { type GroupEvent, keepGroups } from "./fanout/groups.ts";
 import { type DeliveryKeys, readDeliveryKeys } from "./keys.ts";
-import { createPlane, groupLease, holderOf } from "./liveness/plane.ts";
+import { createPlane, holderOf } from "./liveness/plane.ts";
 import { gatherOver } from "./oracle/gather.ts";
 import { type Seen, look, shareLooks } from "./oracle/look.ts";
 import { type Kicked, type Oracle, createOracle, kickOver } from "./oracle/oracle.ts";
 import { type RowsOptions, beginRows, enterRows } from "./rows.ts";
 import { storeCredential } from "./store.ts";
 
-export type PlaneEvent =
-  | { readonly kind: "bound" | "lost" }
-  | { readonly kind: "dropped"; readonly why: string }
-  | { readonly kind: "failed"; readonly cause: unknown };
+export type PlaneEvent = { readonly kind: "dropped"; readonly why: string };
 
 export type OpenSpaceOptions = SpaceHooks & {
   readonly servers: readonly string[];
@@ -54,8 +57,9 @@ export type OpenSpaceOptions = SpaceHooks & {
   readonly onLook: (gap: string | undefined) => void;
   readonly onKicked: (event: Kicked) => void;
   readonly onAnycast: (event: AnycastEvent) => void;
-  /** Of the plane's liveness: what was dropped, what could not be read or renewed. */
+  /** Of the plane's liveness: a question that was dropped. */
   readonly onPlane: (event: PlaneEvent) => void;
+  readonly onGroup: (event: GroupEvent) => void;
   /** When the credential of the system account ends, and what time it is, in Unix seconds. */
   readonly onEvictorEnd: (at: number, now: number) => void;
   /** Life of this process's own credential, in seconds. */
@@ -82,11 +86,13 @@ export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
     options.onStatus(name, { type: "up", server: "", version: connection.version });
     return connection;
   };
+  const running: Running = [];
   const close = async (): Promise<void> => {
+    await Promise.all(running.splice(0).map((stop) => stop()));
     await Promise.all(opened.splice(0).map((connection) => connection.drain()));
   };
   try {
-    const served = await take(options, dial);
+    const served = await take(options, dial, running);
     return { ...served, broken: Promise.race(opened.map(({ closed }) => closed)), close };
   } catch (error) {
     await close();
@@ -108,7 +114,14 @@ function dialOptions(options: OpenSpaceOptions, name: string): Omit<ConnectOptio
   };
 }
 
-async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpace, "broken" | "close">> {
+/** What must end before its connections do. */
+type Running = (() => Promise<void>)[];
+
+async function take(
+  options: OpenSpaceOptions,
+  dial: Dial,
+  running: Running,
+): Promise<Omit<OpenSpace, "broken" | "close">> {
   const { space, lifeSeconds = Life.Host } = options;
   const keys = readDeliveryKeys(options.keysPattern, space);
   const me = { principal: daemonPrincipal(keys.ownerSecret, space, "delivery"), uid: keys.uid };
@@ -156,6 +169,31 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
     perHolder: options.perCaller,
     onEvent: options.onAnycast,
   });
+  const who = holderOf({ uid: me.uid, epoch, principal: dotForm(me.principal) });
+  const memberGroups = await groupsOf(store, space);
+  const plane = createPlane({
+    space,
+    groups: memberGroups,
+    front: front.nc,
+    store: store.nc,
+    holder: who.holder,
+    onDropped: (why) => options.onPlane({ kind: "dropped", why }),
+  });
+  const groups = keepGroups({
+    nc: store.nc,
+    space,
+    me,
+    who,
+    groups: memberGroups,
+    tell: (event) => {
+      if (event.type === "held") plane.held(event.group);
+      else if (event.type === "lost") plane.lost(event.group);
+      options.onGroup(event);
+    },
+  });
+  running.push(groups.stop);
+  onFrontDown = plane.disconnected;
+  const oracle = oracleOver(options, keys, { front, system, stopping: stopping.signal });
   const registration = keepRegistered({ connection: front, space, endpoint: EndpointName.Delivery, me, epoch });
   const served = await serveEndpoint({
     nc: front.nc,
@@ -164,10 +202,7 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
     instanceId: me.uid,
     epoch,
     contract: ownContract(EndpointName.Delivery),
-    handlers: deliveryHandlers(
-      oracleOver(options, keys, { front, system, stopping: stopping.signal }),
-      anycast.handlers,
-    ),
+    handlers: deliveryHandlers({ oracle, anycast: anycast.handlers, groups, store: store.nc, space }),
     registrationRevision: registration.revision,
     publicDescriptor: true,
     concurrency: options.concurrency,
@@ -177,38 +212,13 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
   });
   registration.begin();
   await anycast.begin();
-  const who = holderOf({ uid: me.uid, epoch, principal: dotForm(me.principal) });
-  const { onPlane } = options;
-  const plane = createPlane({
-    space,
-    groups: 1,
-    front: front.nc,
-    store: store.nc,
-    holder: who.holder,
-    onDropped: (why) => onPlane({ kind: "dropped", why }),
-  });
-  const duty = keepDuty({
-    nc: store.nc,
-    place: groupLease(space, 0),
-    who,
-    onHeld: () => {
-      plane.held(0);
-      onPlane({ kind: "bound" });
-    },
-    onLost: () => {
-      plane.lost(0);
-      onPlane({ kind: "lost" });
-    },
-    onFailed: (cause) => onPlane({ kind: "failed", cause }),
-  });
-  onFrontDown = plane.disconnected;
   return {
     principal: dotForm(me.principal),
     epoch,
     stopIntake: async () => {
       // Who waits for a proof is told at once: a stop that waited with him would be cut short.
       stopping.abort();
-      await Promise.all([duty.stop(), served.stop(), anycast.stop()]);
+      await Promise.all([groups.stop(), served.stop(), anycast.stop()]);
       plane.stop();
       // With the broker away there is nobody to say farewell to.
       await within(registration.end(), front.isUp() ? FAREWELL_MS : 0);
@@ -221,6 +231,19 @@ async function take(options: OpenSpaceOptions, dial: Dial): Promise<Omit<OpenSpa
       }
     },
   };
+}
+
+/** How many groups the members of the space fall into: a setting, changed only while nobody writes (H25). */
+async function groupsOf({ nc }: Connection, space: string): Promise<number> {
+  const { channels } = spaceNames(space).bucket;
+  const entry = await leaderLast(nc, bucketStream(channels), kvKey(channels, SPACE_KEY));
+  if (entry === undefined) {
+    throw new CotalError(ErrorCode.Unavailable, "the space has no settings yet", {
+      outcome: Outcome.NotExecuted,
+      next: "start its provisioner: it sets the space up; this is tried again by itself",
+    });
+  }
+  return SpaceSettings.parse(JSON.parse(new TextDecoder().decode(entry.data))).groups;
 }
 
 type Over = { readonly front: Connection; readonly system: Connection; readonly stopping: AbortSignal };

@@ -4,6 +4,7 @@ import type { Context } from "../../shared/daemon/lifecycle.ts";
 import { type Spaces, keepSpaces as keep } from "../../shared/daemon/spaces.ts";
 import type { deliveryConfig } from "./config.ts";
 import { spacesWithDeliveryKeys } from "./keys.ts";
+import type { GroupEvent } from "./fanout/groups.ts";
 import { openSpace } from "./open-space.ts";
 import { sayAnycast } from "./say-anycast.ts";
 
@@ -64,6 +65,33 @@ export function keepSpaces(context: Context<Values>): Spaces {
     help: "Questions about the plane's liveness whose reply target was none of their own.",
     labels: ["space"],
   });
+  const copies = metrics.counter({
+    name: `${metrics.prefix}copies_total`,
+    help: "Copies written to members.",
+    labels: ["space", "group"],
+  });
+  const position = metrics.gauge({
+    name: `${metrics.prefix}fanout_position`,
+    help: "The last post of which every member has its copy.",
+    labels: ["space", "group"],
+  });
+  const fanout = metrics.counter({
+    name: `${metrics.prefix}fanout_events_total`,
+    help: "What else the fan-out met: groups claimed, failures, posts lost before they were read, copies taken back.",
+    labels: ["space", "group", "state"],
+  });
+  const onGroup = (space: string, event: GroupEvent): void => {
+    const group = String(event.group);
+    if (event.type === "copies") return copies.inc({ space, group }, event.count);
+    if (event.type === "position") return position.set({ space, group }, event.position);
+    fanout.inc({ space, group, state: event.type }, event.type === "gap" || event.type === "swept" ? event.count : 1);
+    if (event.type === "failed") {
+      const { code, message } = event.error;
+      log.warn("a member group is begun anew", { space, group, code, why: message });
+    } else if (event.type === "gap") {
+      log.warn("posts had left the stream before their copies were written", { space, ...event });
+    } else log.debug("fan-out", { space, ...event });
+  };
   const users = ownUsers();
   return keep({
     context,
@@ -93,13 +121,8 @@ export function keepSpaces(context: Context<Values>): Spaces {
           log.info("connections were ended", { space, principal, found, closed });
         },
         onAnycast: (event) => sayAnycast({ space, log, takes, notices, rows, untaken }, event),
-        onPlane: (event) => {
-          if (event.kind === "dropped") dropped.inc({ space });
-          if (event.kind === "failed")
-            log.warn("the lease of this plane can't be kept now", { space, error: event.cause });
-          if (event.kind === "bound") log.info("this plane is served", { space });
-          if (event.kind === "lost") log.info("another serves this plane now", { space });
-        },
+        onPlane: () => dropped.inc({ space }),
+        onGroup: (event) => onGroup(space, event),
         onEvictorEnd: (at, now) => {
           end.set({ space }, at);
           const isSoon = at - now < SOON_SECONDS;

@@ -8,19 +8,24 @@
  *    the subscription stands, while live copies wait: across the seam there is no gap and, by
  *    (sender, id), no double.
  * 3. Live copies are the lossy class: a slow reader loses the oldest, counted and told (§4).
- * 4. On a `durable` channel, what was posted while the connection was down is read back from history
- *    after it returns, as long as no backstop does that; on a `live` one it is gone (§4).
+ * 4. On a `durable` channel, what was posted while the connection was down comes as durable copies; without a
+ *    membership it is read back from history. On a `live` one it is gone (§4).
+ * 5. A join of a durable channel asks for the membership once the broker has accepted the subscription (§7). It
+ *    is joined durable when both stand, and says what falls short until then, while it asks again.
  */
 import type { Msg, NatsConnection } from "@nats-io/transport-node";
 import { fromNats } from "../broker/errors.ts";
 import { CotalError, ErrorCode, Outcome, toCotalError } from "../protocol/base/errors.ts";
 import { channelPattern, isConcrete, matches } from "../protocol/base/channels.ts";
+import { effectiveConfig } from "../protocol/chat/channel-config.ts";
 import { DeliveryKind, spaceSubjects } from "../protocol/base/subjects.ts";
 import { type Delivery, RejectReason } from "../protocol/chat/message.ts";
 import { type Events, Rail } from "./events.ts";
+import type { Hands } from "./hands.ts";
 import { type HistoryRange, readHistory } from "./history.ts";
 import { type InboxItem, makeItem } from "./item.ts";
 import { Lane, type Mailbox } from "./mailbox.ts";
+import { type Memberships, asksForMembership, shortfallOf, stillMember } from "./memberships.ts";
 import type { Mode } from "./identity.ts";
 import {
   type JoinOptions,
@@ -36,7 +41,7 @@ import {
   view,
 } from "./room.ts";
 import type { Reads } from "./reads.ts";
-import { type Seen, seenKey } from "./seen.ts";
+import { seenKey } from "./seen.ts";
 import { readWire } from "./wire.ts";
 
 export type ChannelsOptions = {
@@ -47,8 +52,12 @@ export type ChannelsOptions = {
   readonly hidden: string | undefined;
   readonly reads: Reads;
   readonly events: Events;
-  readonly seen: Seen;
+  readonly hands: Hands;
   readonly mailbox: Mailbox<InboxItem>;
+  /** Where there is somebody to ask; not in an open space. */
+  readonly memberships: Memberships | undefined;
+  /** A durable membership stands. */
+  readonly onMember: () => void;
   /** Live copies kept while a replay runs. */
   readonly seamCapacity: number;
   /** Epoch milliseconds. */
@@ -74,26 +83,25 @@ const RETRY_MS = 1000;
 const MAX_RETRY_MS = 30_000;
 
 export function createChannels(options: ChannelsOptions): Channels {
-  const { nc, events, seen, mailbox } = options;
+  const { nc, events, hands, mailbox, memberships } = options;
   const subjects = spaceSubjects(options.space);
   const rooms = new Map<string, Room>();
 
   const surface = (
     lane: Lane,
+    room: Room,
     delivery: Delivery,
     source: { readonly historical: boolean; readonly seq?: number },
   ): boolean => {
     if (delivery.from === options.hidden) return false;
     const key = seenKey(delivery);
-    if (key !== undefined) {
-      if (seen.has(key)) {
-        events.count("duplicates");
-        return false;
-      }
-      seen.add(key);
+    const hold = key === undefined ? undefined : hands.take(key, () => room.isMember);
+    if (key !== undefined && hold === undefined) {
+      events.count("duplicates");
+      return false;
     }
     events.received("chat");
-    mailbox.push(lane, makeItem(delivery, source));
+    mailbox.push(lane, makeItem(delivery, hold === undefined ? source : { ...source, hold }));
     return true;
   };
 
@@ -105,7 +113,7 @@ export function createChannels(options: ChannelsOptions): Channels {
       return events.rejected(Rail.Chat, RejectReason.MalformedSubject, "not of the joined channel");
     }
     if (room.seam !== undefined) return keep(room, room.seam, read.delivery);
-    surface(Lane.Live, read.delivery, { historical: false });
+    surface(Lane.Live, room, read.delivery, { historical: false });
     room.sinceAnchor += 1;
     if (room.sinceAnchor >= ANCHOR_EVERY) void anchor(room);
   };
@@ -119,7 +127,7 @@ export function createChannels(options: ChannelsOptions): Channels {
 
   const anchor = async (room: Room): Promise<void> => {
     room.sinceAnchor = 0;
-    if (room.position === undefined) return;
+    if (room.position === undefined || room.isFrozen) return;
     try {
       const { frontier } = await options.reads.frontier(room.channel);
       room.position = room.anchor ?? room.position;
@@ -132,6 +140,8 @@ export function createChannels(options: ChannelsOptions): Channels {
   const drop = (room: Room, error: CotalError): void => {
     room.refused = error;
     end(room);
+    // The broker refused it late: the membership must not outlive the subscription (§7).
+    if (room.isMember) void memberships?.leave(room.channel).catch(() => undefined);
     if (rooms.get(room.channel) !== room) return;
     rooms.delete(room.channel);
     events.tell({ type: "refused", error, channel: room.channel });
@@ -142,6 +152,8 @@ export function createChannels(options: ChannelsOptions): Channels {
       channel,
       class: "unknown",
       shortfall: undefined,
+      isMember: false,
+      isFrozen: false,
       frontier: undefined,
       position: undefined,
       caughtUp: false,
@@ -167,14 +179,14 @@ export function createChannels(options: ChannelsOptions): Channels {
     const waiting = room.seam ?? [];
     room.seam = undefined;
     if (room.gone) return;
-    for (const delivery of waiting) surface(Lane.Live, delivery, { historical: false });
+    for (const delivery of waiting) surface(Lane.Live, room, delivery, { historical: false });
   };
 
   const read = async (room: Room, range: HistoryRange): Promise<number> => {
     let count = 0;
     for await (const stored of readHistory(options.reads, events, options.space, room.channel, range)) {
       if (room.gone) break;
-      if (surface(Lane.History, stored.delivery, { historical: true, seq: stored.seq })) count += 1;
+      if (surface(Lane.History, room, stored.delivery, { historical: true, seq: stored.seq })) count += 1;
       await mailbox.room(Lane.History, HISTORY_ROOM);
     }
     return count;
@@ -208,6 +220,46 @@ export function createChannels(options: ChannelsOptions): Channels {
     };
     room.tail = room.tail.then(attempt, attempt);
     return room.tail;
+  };
+
+  /** Asks for the durable membership, and again later where that may help. */
+  const establish = async (room: Room, waitMs = RETRY_MS): Promise<void> => {
+    const { channel, frontier } = room;
+    if (memberships === undefined || room.isMember || room.gone || frontier === undefined) return;
+    if (!asksForMembership(channel, room.class)) return;
+    try {
+      await memberships.join(channel, frontier);
+      if (room.gone) {
+        await memberships.leave(channel);
+        return;
+      }
+      room.isMember = true;
+      if (room.shortfall !== undefined) events.tell({ type: "joined-durable", channel });
+      room.shortfall = undefined;
+      options.onMember();
+    } catch (thrown) {
+      const error = toCotalError(thrown);
+      const message = shortfallOf(error);
+      if (room.gone) return;
+      if (message !== room.shortfall) events.tell({ type: "shortfall", subject: channel, message });
+      room.shortfall = message;
+      if (!isAway(error) || (error.code === ErrorCode.FailedPrecondition && waitMs === RETRY_MS)) return;
+      const again = async (): Promise<void> => {
+        if (error.code === ErrorCode.FailedPrecondition) await relearn(room);
+        await establish(room, Math.min(2 * waitMs, MAX_RETRY_MS));
+      };
+      room.retries.add(setTimeout(() => void again(), waitMs));
+    }
+  };
+  /** The cursor may lie too far back by now, or the channel be another class. */
+  const relearn = async (room: Room): Promise<void> => {
+    try {
+      const { frontier, config, defaults } = await options.reads.frontier(room.channel);
+      room.frontier = frontier;
+      room.class = effectiveConfig(config, defaults).deliveryClass;
+    } catch {
+      // The next try asks with what is known.
+    }
   };
 
   const joining = new Map<string, Promise<Joined>>();
@@ -245,6 +297,7 @@ export function createChannels(options: ChannelsOptions): Channels {
     if (!isConcrete(channel)) {
       events.tell({ type: "shortfall", subject: channel, message: NO_REPLAY });
       closeSeam(room);
+      await establish(room);
       return { ...view(room), replayed: Promise.resolve({ count: 0, complete: true }) };
     }
     let latest: Settings | CotalError | undefined = settings;
@@ -255,13 +308,17 @@ export function createChannels(options: ChannelsOptions): Channels {
         latest = undefined;
         throw failed;
       }
-      if (latest === undefined) learn(room, (latest = await options.reads.frontier(channel)), options.mode, events);
+      if (latest === undefined) {
+        learn(room, (latest = await options.reads.frontier(channel)), options.mode, events);
+        void establish(room);
+      }
       const range = replayRange(latest, joinOptions, options.now);
       if (range === undefined) return undefined;
       // What was posted between the watermark and the accepted subscription came neither way yet.
       const { frontier } = await options.reads.frontier(channel);
       return frontier === 0 ? undefined : { ...range, upToSeq: frontier };
     });
+    await establish(room);
     return { ...view(room), replayed };
   };
 
@@ -272,18 +329,21 @@ export function createChannels(options: ChannelsOptions): Channels {
     return frontier < fromSeq ? undefined : { fromSeq, upToSeq: frontier };
   };
   const healed = (room: Room): boolean =>
-    room.class === "durable" && room.position !== undefined && isConcrete(room.channel);
+    room.class === "durable" && !room.isMember && room.position !== undefined && isConcrete(room.channel);
 
   return {
     join,
     down: () => {
       // What comes after the return waits until history has brought what was missed.
-      for (const room of rooms.values()) if (healed(room)) room.seam ??= [];
+      for (const room of rooms.values()) {
+        room.isFrozen ||= room.isMember;
+        if (healed(room)) room.seam ??= [];
+      }
     },
     up: () => {
       for (const room of rooms.values()) {
         if (healed(room)) void catchUp(room, () => missed(room));
-        else events.tell({ type: "shortfall", subject: room.channel, message: GAP });
+        else if (!room.isMember) events.tell({ type: "shortfall", subject: room.channel, message: GAP });
       }
     },
     leave: async (given) => {
@@ -293,6 +353,12 @@ export function createChannels(options: ChannelsOptions): Channels {
       end(room);
       rooms.delete(channel);
       await flush(nc);
+      if (!room.isMember || memberships === undefined) return true;
+      try {
+        await memberships.leave(channel);
+      } catch (thrown) {
+        throw stillMember(channel, toCotalError(thrown));
+      }
       return true;
     },
     joined: () => [...rooms.values()].map(view),

@@ -1,5 +1,5 @@
 /**
- * Reads one durable of the session's own: the DM inbox or the role queue (§8).
+ * Reads one durable of the session's own: the DM inbox, the role queue or the backstop (§8).
  *
  * Invariants
  * 1. A permanent anomaly is terminated with its reason, counted, and never shown (§4, H19).
@@ -12,6 +12,7 @@ import { AckBody, parseAck } from "../protocol/base/broker-subjects.ts";
 import { digestOf } from "../protocol/base/canonical.ts";
 import { type Delivery, RejectReason } from "../protocol/chat/message.ts";
 import type { DeliveryKind } from "../protocol/base/subjects.ts";
+import type { Backstop } from "./backstop.ts";
 import { createBatched } from "./batched.ts";
 import type { Events } from "./events.ts";
 import { type AckSubject, type Hold, type Identity, createHolds } from "./holds.ts";
@@ -20,14 +21,17 @@ import { type PullState, createPullLoop } from "./pull.ts";
 import { type Seen, seenKey } from "./seen.ts";
 import { readWire } from "./wire.ts";
 
+/** The durables of a session: its direct messages, its role's queue, its backstop. */
+export type DurableRail = "dm" | "role" | "durable";
+
 export type DurableOptions = {
   readonly nc: NatsConnection;
-  readonly rail: "dm" | "role";
+  readonly rail: DurableRail;
   readonly stream: string;
   readonly durable: string;
   readonly replyLead: string;
-  /** What a delivery of this durable must be: its space, kind and target. */
-  readonly expected: { readonly space: string; readonly kind: DeliveryKind; readonly target: string };
+  /** What a delivery of this durable must be: its space, its kind, and its target where that is fixed. */
+  readonly expected: { readonly space: string; readonly kind: DeliveryKind; readonly target?: string };
   readonly capacity: number;
   readonly maxOutstanding: number;
   readonly expiresMs: number;
@@ -39,6 +43,8 @@ export type DurableOptions = {
   readonly asked?: { readonly epoch: () => string | undefined };
   /** `hold` is what the item's `ack` and `nak` settle. */
   readonly deliver: (item: InboxItem, hold: Hold) => void;
+  /** How copies of other messages are read and shown (`backstop.ts`). */
+  readonly copies?: Backstop;
   readonly onState: (state: PullState, before: PullState) => void;
   readonly now: () => number;
 };
@@ -86,7 +92,7 @@ export function createDurableReader(options: DurableOptions): DurableReader {
       return events.rejected(rail, RejectReason.StoredCopy, "not delivered by the own durable");
     }
     if (ack.deliveryCount > 1) events.count("redelivered");
-    const read = readWire(message);
+    const read = options.copies?.read(message) ?? readWire(message);
     if (!read.ok) return terminate(reply, read.reason, read.detail);
     if (!isExpected(read.delivery, options.expected)) {
       return terminate(reply, RejectReason.MalformedSubject, "addressed to somebody else");
@@ -102,7 +108,8 @@ export function createDurableReader(options: DurableOptions): DurableReader {
     const hold = holds.take(identity, receipt, read.delivery.message.id, { asked: options.asked !== undefined });
     // Pulled before the stop and delivered after it: nobody will handle it here.
     if (stopping) return hold.nak(0);
-    events.received(rail);
+    if (options.copies !== undefined) return options.copies.receive(read.delivery, hold, message, ack);
+    if (rail !== "durable") events.received(rail);
     options.deliver(makeItem(read.delivery, { hold }), hold);
   };
   const terminate = (reply: string, reason: RejectReason, detail: string): void => {
@@ -157,5 +164,6 @@ function identityOf(delivery: Delivery, seq: number): Identity {
 const encoder = new TextEncoder();
 
 function isExpected({ subject }: Delivery, expected: DurableOptions["expected"]): boolean {
-  return subject.space === expected.space && subject.kind === expected.kind && subject.rest === expected.target;
+  if (subject.space !== expected.space || subject.kind !== expected.kind) return false;
+  return expected.target === undefined || subject.rest === expected.target;
 }

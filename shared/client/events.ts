@@ -14,7 +14,14 @@ import type { CotalError } from "../protocol/base/errors.ts";
 import type { RejectReason } from "../protocol/chat/message.ts";
 
 /** The paths on which deliveries reach a session. */
-export const Rail = { Chat: "chat", Dm: "dm", Role: "role", History: "history", Presence: "presence" } as const;
+export const Rail = {
+  Chat: "chat",
+  Dm: "dm",
+  Role: "role",
+  Durable: "durable",
+  History: "history",
+  Presence: "presence",
+} as const;
 export type Rail = (typeof Rail)[keyof typeof Rail];
 
 export type SessionEvent =
@@ -51,6 +58,8 @@ export type SessionEvent =
       readonly next: string;
     }
   | { readonly type: "takes-again"; readonly role: string }
+  /** A channel that was joined live has its durable backstop now (§7). */
+  | { readonly type: "joined-durable"; readonly channel: string }
   | { readonly type: "replay-failed"; readonly channel: string; readonly error: CotalError }
   | { readonly type: "handler-failed"; readonly id: string; readonly error: CotalError }
   | { readonly type: "presence-unwritten"; readonly error: CotalError }

@@ -3,6 +3,7 @@ import type { Delivery, EndpointRef } from "../protocol/chat/message.ts";
 import type { Part } from "../protocol/chat/parts.ts";
 import { MessageKind } from "../protocol/chat/message.ts";
 import type { AnycastNotice } from "../protocol/chat/anycast.ts";
+import type { Settling } from "./hands.ts";
 import type { Hold } from "./holds.ts";
 
 export type Notice = AnycastNotice["cotalAnycastNotice"];
@@ -31,7 +32,7 @@ type ItemBase = {
    * return does; call it yourself to do it earlier. Nothing happens the second time.
    */
   readonly ack: () => void;
-  /** Gives it back: it is delivered again after the delay. A chat item is not redelivered. */
+  /** Gives it back: it is delivered again after the delay. A chat item comes again only as a durable copy. */
   readonly nak: (delayMs?: number) => void;
 };
 
@@ -50,13 +51,13 @@ export type InboxItem = ChatItem | DmItem | AskItem;
 export type ItemSource = {
   readonly historical?: boolean;
   readonly seq?: number;
-  readonly hold?: Hold;
+  readonly hold?: Hold | Settling;
 };
 
 export function makeItem(delivery: Delivery, source: ItemSource): InboxItem {
   const { message, target } = delivery;
   const { hold } = source;
-  const seq = source.seq ?? hold?.seq;
+  const seq = source.seq ?? (hold !== undefined && "seq" in hold ? hold.seq : undefined);
   const base: ItemBase = {
     id: message.id,
     from: {

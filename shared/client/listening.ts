@@ -1,5 +1,5 @@
 /**
- * The durables that a session reads: its DM inbox, and the queue of its role (§8).
+ * The durables that a session reads: its DM inbox, the queue of its role, its backstop (§8).
  *
  * Invariants
  * 1. An authenticated session binds what the provisioner made and never creates (§8); in an open
@@ -10,13 +10,15 @@
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import { CotalError, ErrorCode, Outcome, toCotalError } from "../protocol/base/errors.ts";
-import { dmDurable, roleDurable, spaceNames } from "../protocol/base/names.ts";
+import { type SpaceNames, dlvDurable, dmDurable, roleDurable, spaceNames } from "../protocol/base/names.ts";
 import { type RandomBytes, drawNonce } from "../protocol/base/principals.ts";
-import { DeliveryKind } from "../protocol/base/subjects.ts";
+import { DeliveryKind, spaceSubjects } from "../protocol/base/subjects.ts";
+import { createBackstop } from "./backstop.ts";
 import type { Call } from "./caller.ts";
 import type { DenialWatch } from "./denials.ts";
-import { type DurableReader, createDurableReader } from "./durable.ts";
+import { type DurableRail, type DurableReader, createDurableReader } from "./durable.ts";
 import type { Events } from "./events.ts";
+import type { Hands } from "./hands.ts";
 import type { Identity } from "./identity.ts";
 import type { InboxItem } from "./item.ts";
 import { Lane, type Mailbox } from "./mailbox.ts";
@@ -35,6 +37,9 @@ export type ListeningOptions = {
   readonly limits: Limits;
   readonly events: Events;
   readonly seen: Seen;
+  readonly hands: Hands;
+  /** Whose channel posts are not shown, dot-form. */
+  readonly hidden: string | undefined;
   readonly mailbox: Mailbox<InboxItem>;
   readonly isUp: () => boolean;
   readonly random: RandomBytes;
@@ -50,7 +55,9 @@ export type Listening = {
   readonly listen: (options?: ListenOptions) => Promise<void>;
   /** The same, with its failure told to the reader. */
   readonly listenSoon: (options: ListenOptions | undefined) => void;
-  readonly state: (rail: "dm" | "role") => PullState | "closed";
+  /** There is a durable membership: its copies are read from now on, wherever anything is. */
+  readonly backstop: () => void;
+  readonly state: (rail: DurableRail) => PullState | "closed";
   readonly held: () => number;
   readonly reconnected: () => void;
   /** The connection dropped. */
@@ -64,12 +71,12 @@ export function createListening(options: ListeningOptions): Listening {
   const { nc, identity, limits, events, mailbox } = options;
   const { space, principal: me } = identity;
   const names = spaceNames(space);
-  const readers = new Map<"dm" | "role", DurableReader>();
+  const readers = new Map<DurableRail, DurableReader>();
   const notices = createNoticeSorter(identity.mode === "open" ? undefined : options.daemons);
   let taker: Taker | undefined;
   let closed = false;
 
-  const stateOf = (rail: "dm" | "role", durable: string) => (state: PullState, before: PullState) => {
+  const stateOf = (rail: DurableRail, durable: string) => (state: PullState, before: PullState) => {
     if (state === "missing") {
       events.tell({ type: "durable-missing", rail, durable });
       mailbox.fail(durableMissing(durable));
@@ -78,9 +85,12 @@ export function createListening(options: ListeningOptions): Listening {
       mailbox.recover();
     }
   };
-  const open = (rail: "dm" | "role", durable: string, kind: DeliveryKind, target: string): void => {
+  const open = (rail: DurableRail, durable: string, kind: DeliveryKind, target?: string): void => {
     if (readers.has(rail) || closed) return;
     const role = rail === "role";
+    const show = (item: InboxItem): void => mailbox.push(Lane.Durable, item);
+    const subject = spaceSubjects(space).dlv(me, identity.uid);
+    const copies = { subject, events, deliver: show, hidden: options.hidden, hands: options.hands };
     const reader = createDurableReader({
       nc,
       rail,
@@ -88,19 +98,20 @@ export function createListening(options: ListeningOptions): Listening {
       events,
       seen: options.seen,
       isUp: options.isUp,
-      stream: role ? names.task : names.dm,
+      stream: STREAM[rail](names),
       replyLead: `${identity.inboxPrefix}.pull.${drawNonce(options.random)}.`,
-      expected: { space, kind, target },
+      expected: target === undefined ? { space, kind } : { space, kind, target },
       capacity: role ? limits.roleHeld : limits.held,
       maxOutstanding: role ? limits.roleHeld : limits.pulls,
       expiresMs: limits.pullExpiresMs,
       ackWaitMs: limits.ackWaitMs,
       ...(role && taker !== undefined ? { asked: taker } : {}),
       deliver: (item, hold) => {
-        if (!role) return notices.sort(item, (sorted) => mailbox.push(Lane.Durable, sorted));
-        if (taker === undefined) return mailbox.push(Lane.Durable, item);
+        if (rail === "dm") return notices.sort(item, show);
+        if (!role || taker === undefined) return show(item);
         mailbox.pushBehind(taker.door(hold, item.id), item);
       },
+      ...(rail === "durable" ? { copies: createBackstop(copies) } : {}),
       onState: stateOf(rail, durable),
       now: options.now,
     });
@@ -124,8 +135,15 @@ export function createListening(options: ListeningOptions): Listening {
     await taker.begin();
   };
 
-  const listen = async ({ dm = true, role = true }: ListenOptions = {}): Promise<void> => {
+  let isMember = false;
+  let isWanted = false;
+  const openBackstop = (): void => {
+    if (isMember && isWanted) open("durable", dlvDurable(me, identity.uid), DeliveryKind.Chat);
+  };
+  const listen = async ({ dm = true, role = true, durable = true }: ListenOptions = {}): Promise<void> => {
     const isOpen = identity.mode === "open";
+    isWanted ||= durable;
+    openBackstop();
     if (dm && !readers.has("dm")) {
       if (isOpen) await ensureOpenInbox(nc, identity);
       open("dm", dmDurable(me, identity.uid), DeliveryKind.Inst, identity.id);
@@ -145,6 +163,10 @@ export function createListening(options: ListeningOptions): Listening {
         mailbox.fail(error);
       });
     },
+    backstop: () => {
+      isMember = true;
+      openBackstop();
+    },
     state: (rail) => readers.get(rail)?.state() ?? "closed",
     held: () => [...readers.values()].reduce((sum, reader) => sum + reader.held(), 0),
     disconnected: () => taker?.down(),
@@ -159,6 +181,12 @@ export function createListening(options: ListeningOptions): Listening {
     },
   };
 }
+
+const STREAM: Readonly<Record<DurableRail, (names: SpaceNames) => string>> = {
+  dm: ({ dm }) => dm,
+  role: ({ task }) => task,
+  durable: ({ dlv }) => dlv,
+};
 
 /** What a reader of an inbox is told whose durable does not answer. */
 export function durableMissing(durable: string): CotalError {

@@ -2,7 +2,8 @@
  * One joined channel: what is known of it, what it promises, and where its replay begins (§7).
  *
  * Invariant: the effective class comes from `effectiveConfig` alone, and a channel is never said to
- * be joined durable while nothing serves that.
+ * be joined durable before both the broker has accepted the subscription and the daemon has written the
+ * membership.
  */
 import type { Subscription } from "@nats-io/transport-node";
 import { type CotalError, ErrorCode } from "../protocol/base/errors.ts";
@@ -26,8 +27,8 @@ export type JoinOptions = {
 export type Joined = {
   /** The channel or pattern as it is on the wire. */
   readonly channel: string;
-  /** The one class that the broker's subscription alone gives. */
-  readonly state: "joined live";
+  /** `joined durable` once the broker's subscription and the membership both stand (§7). */
+  readonly state: "joined live" | "joined durable";
   /** The channel's effective class; unknown where its settings could not be read. */
   readonly class: DeliveryClass | "unknown";
   /** In words, why the durable backstop is not there, when the channel asks for one (§7). */
@@ -56,6 +57,10 @@ export type Room = {
   readonly subscription: Subscription;
   class: DeliveryClass | "unknown";
   shortfall: string | undefined;
+  /** The daemon has written the durable membership. */
+  isMember: boolean;
+  /** Copies bring what was missed, in their own time: the position is told no further. */
+  isFrozen: boolean;
   frontier: number | undefined;
   /** Everything at or below it was surfaced or is not ours. */
   position: number | undefined;
@@ -73,23 +78,21 @@ export type Room = {
   gone: boolean;
 };
 
-const NO_BACKSTOP: Readonly<Record<Mode, string>> = {
-  auth: "durable backstop unavailable: this space keeps no copies for who is away yet; history has what was missed",
-  open: "durable backstop unavailable: an open space keeps no copies for who is away; history has what was missed",
-};
+const OPEN_SPACE =
+  "durable backstop unavailable: an open space keeps no copies for who is away; history has what was missed";
 
 export const GAP = "what was posted here while the connection was down is not shown";
 
 export const NO_REPLAY = "history is read one channel at a time, so a pattern brings no replay";
 
-/** Takes the watermark and the effective class (§7), and says what falls short. */
+/** Takes the watermark and the effective class (§7), and says what falls short whoever is asked. */
 export function learn(room: Room, settings: Settings, mode: Mode, events: Events): void {
   room.frontier = settings.frontier;
   room.position = settings.frontier;
   room.class = effectiveConfig(settings.config, settings.defaults).deliveryClass;
   if (isWide(room.channel)) room.shortfall = WIDE;
-  else if (room.class === "durable") room.shortfall = NO_BACKSTOP[mode];
-  if (room.shortfall !== undefined) {
+  else if (room.class === "durable" && mode === "open") room.shortfall = OPEN_SPACE;
+  if (room.shortfall !== undefined && !room.isMember) {
     events.tell({ type: "shortfall", subject: room.channel, message: room.shortfall });
   }
 }
@@ -121,7 +124,7 @@ export function replayRange(
 export function view(room: Room): Omit<Joined, "replayed"> {
   return {
     channel: room.channel,
-    state: "joined live",
+    state: room.isMember ? "joined durable" : "joined live",
     class: room.class,
     ...(room.shortfall === undefined ? {} : { shortfall: room.shortfall }),
     ...(room.frontier === undefined ? {} : { frontier: room.frontier }),

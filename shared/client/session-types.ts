@@ -11,6 +11,7 @@ import type { Call } from "./caller.ts";
 import type { EndpointClient } from "./endpoint-client.ts";
 import type { JoinOptions, Joined } from "./room.ts";
 import type { Content, MessageOptions } from "./compose.ts";
+import type { DurableRail } from "./durable.ts";
 import type { SessionEvent, SessionStats } from "./events.ts";
 import type { Identity } from "./identity.ts";
 import type { Handler, Handling, Inbox } from "./inbox.ts";
@@ -50,6 +51,8 @@ export type ListenOptions = {
   readonly dm?: boolean;
   /** Read the requests of the own role; true by default. */
   readonly role?: boolean;
+  /** Read the copies kept for this member, once a durable channel is joined; true by default. */
+  readonly durable?: boolean;
 };
 
 export type HistoryOptions = {
@@ -82,7 +85,10 @@ export type Session = {
 
   /** Joins a channel or pattern. Resolves once the broker has accepted it (§7). */
   readonly join: (channel: string, options?: JoinOptions) => Promise<Joined>;
-  /** Leaves it; false if it was not joined. */
+  /**
+   * Leaves it, its durable membership included; false if it was not joined. Throws where the membership could
+   * not be ended: the live part has ended then, and copies go on coming until it is left again.
+   */
   readonly leave: (channel: string) => Promise<boolean>;
   readonly joined: () => readonly Omit<Joined, "replayed">[];
 
@@ -93,7 +99,7 @@ export type Session = {
   /** The same with a handler; an item is acknowledged when its promise resolves. */
   readonly onItem: (handler: Handler, options?: ListenOptions & { readonly concurrency?: number }) => Handling;
   /** Whether the durables answer: an inbox that is `missing` is not an empty one. */
-  readonly inboxState: () => Readonly<Record<"dm" | "role", PullState | "closed">>;
+  readonly inboxState: () => Readonly<Record<DurableRail, PullState | "closed">>;
 
   /** What waits to be read, in that order, without what it says: looking takes and acknowledges nothing. */
   readonly waiting: () => readonly Waiting[];

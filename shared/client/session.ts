@@ -19,11 +19,13 @@ import { createChannels } from "./channels.ts";
 import { type Outgoing, createComposer } from "./compose.ts";
 import { watchDenials } from "./denials.ts";
 import { type Events, createEvents } from "./events.ts";
+import { createHands } from "./hands.ts";
 import { historyItems } from "./history-items.ts";
 import { type Identity, dialedAs } from "./identity.ts";
 import { createReaders } from "./inbox.ts";
 import type { InboxItem } from "./item.ts";
 import { createListening } from "./listening.ts";
+import { createMemberships } from "./memberships.ts";
 import { createMailbox } from "./mailbox.ts";
 import { DEFAULT_LIMITS, type Limits, type SessionOptions, resolveTarget } from "./options.ts";
 import { createPresence } from "./presence.ts";
@@ -116,20 +118,28 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
   const reads = createReads(call, limits.readTimeoutMs);
   const compose = createComposer(identity, random, Date.now);
   const seen = createSeen();
+  const hands = createHands(seen);
   const mailbox = createMailbox<InboxItem>({
     liveCapacity: limits.liveCapacity,
-    onDropped: events.dropped,
+    onDropped: (item) => {
+      events.dropped();
+      // Where a durable copy is owed, that one shows it.
+      item.nak(0);
+    },
   });
   const readers = createReaders(mailbox, events);
+  const hidden = options.ownPosts === true ? undefined : identity.id;
   const channels = createChannels({
     nc,
     space,
     reads,
     events,
-    seen,
+    hands,
     mailbox,
+    hidden,
     mode: identity.mode,
-    hidden: options.ownPosts === true ? undefined : identity.id,
+    memberships: identity.mode === "open" ? undefined : createMemberships(call, limits.readTimeoutMs),
+    onMember: () => listening.backstop(),
     seamCapacity: limits.liveCapacity,
     now: Date.now,
   });
@@ -142,8 +152,22 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
     now: Date.now,
   });
   const daemons = async () => (await reads.space()).settings.daemons;
-  const reading = { nc, identity, limits, events, seen, mailbox, isUp, random, denials, call, daemons, now: clock };
-  const listening = createListening(reading);
+  const listening = createListening({
+    nc,
+    identity,
+    limits,
+    events,
+    seen,
+    hands,
+    hidden,
+    mailbox,
+    isUp,
+    random,
+    denials,
+    call,
+    daemons,
+    now: clock,
+  });
   const liveness = (plane: Plane): Promise<LivenessGrade> =>
     probePlane({ nc, space, me: principal, denials, random, timeoutMs: limits.probeTimeoutMs }, plane);
   const waitsForPlane = createPlaneWait(() => liveness(Plane.Delivery), clock);
@@ -213,6 +237,7 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
     inboxState: () => ({
       dm: listening.state("dm"),
       role: listening.state("role"),
+      durable: listening.state("durable"),
     }),
     history: (channel, historyOptions) => historyItems({ reads, events, space }, channel, historyOptions),
     space: async () => (await reads.space()).settings,

@@ -26,6 +26,7 @@ import { isCoreEndpoint, isOwnCommand } from "../protocol/endpoint/names.ts";
 import { badRequest } from "../protocol/base/errors.ts";
 import {
   ANYCAST_COMMANDS,
+  MEMBER_COMMANDS,
   MEMBER_READS,
   OPERATOR_AUTH_COMMANDS,
   OPERATOR_COMMANDS,
@@ -123,6 +124,7 @@ export function agentRows(scope: AgentScope): Row[] {
     describeRow(scope),
     ...commandRows(scope, MEMBER_READS, "§9 mediated reads (H1)"),
     ...commandRows(scope, ANYCAST_COMMANDS, "§8.1 own requests to a role", EndpointName.Delivery),
+    ...commandRows(scope, MEMBER_COMMANDS, "§7 own durable membership", EndpointName.Delivery),
     ...bindRows(names.dm, dmDurable(me, uid), "§8 own inbox, bind only"),
     ...bindRows(names.dlv, dlvDurable(me, uid), "§8 own backstop, bind only"),
     ...(scope.role === undefined ? [] : roleRows(scope, scope.role)),

@@ -44,10 +44,16 @@ export const AuthCommand = {
 } as const;
 export type AuthCommand = (typeof AuthCommand)[keyof typeof AuthCommand];
 
-/** Served by the delivery service: who of a principal is connected (§13.1), what became of an ask (§8.1). */
+/**
+ * Served by the delivery service: durable membership (§7), what became of an ask (§8.1), who of a principal is
+ * connected, and ending that (§13.1).
+ */
 export const DeliveryCommand = {
   EvictPrincipals: "evict-principals",
   PrincipalLiveness: "principal-liveness",
+  DurableJoin: "durable-join",
+  DurableLeave: "durable-leave",
+  DurableList: "durable-list",
   AnycastStatus: "anycast-status",
   AnycastCancel: "anycast-cancel",
   AnycastTakes: "anycast-takes",
@@ -67,7 +73,14 @@ export const ANYCAST_COMMANDS: readonly DeliveryCommand[] = [
   DeliveryCommand.AnycastTakes,
 ];
 
-/** What of it the operator may ask for. */
+/** What of it every agent may ask for, of itself (§7). */
+export const MEMBER_COMMANDS: readonly DeliveryCommand[] = [
+  DeliveryCommand.DurableJoin,
+  DeliveryCommand.DurableLeave,
+  DeliveryCommand.DurableList,
+];
+
+/** What of the actor ledger the operator may ask for. */
 export const OPERATOR_AUTH_COMMANDS: readonly AuthCommand[] = [
   AuthCommand.ActorGrant,
   AuthCommand.ActorNarrow,

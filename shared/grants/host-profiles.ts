@@ -8,7 +8,7 @@ import { DESCRIBE, EndpointName, Route, endpointSubjects } from "../protocol/end
 import { isCoreEndpoint, isOwnCommand } from "../protocol/endpoint/names.ts";
 import { planeGrants } from "../protocol/endpoint/planes.ts";
 import { badRequest } from "../protocol/base/errors.ts";
-import { inboxGrant, jsAck, jsApi, kvKey, sys } from "../protocol/base/broker-subjects.ts";
+import { inboxGrant, jsAck, jsApi, kvAll, kvKey, sys } from "../protocol/base/broker-subjects.ts";
 import {
   type BucketKey,
   bucketStream,
@@ -243,7 +243,10 @@ export function authServerRows(scope: ServeScope): Row[] {
   ];
 }
 
-/** The delivery service: in front it serves, in the store it keeps what it answers from. */
+/** Buckets that the delivery service reads by key and page, and never decides from anything else. */
+const DELIVERY_READS: readonly BucketKey[] = ["acl", "members", "channels", "presence", "leases"];
+
+/** The delivery service: in front it serves and registers, in the store it keeps what it answers from. */
 export function deliveryRows(scope: ServeScope): Row[] {
   const ep = endpointSubjects(scope.space);
   return [
@@ -254,20 +257,45 @@ export function deliveryRows(scope: ServeScope): Row[] {
     inbox(store, scope),
     ...livenessRows(scope),
     ...anycastRows(scope),
+    ...fanoutRows(scope),
   ];
 }
 
-/** The delivery plane's liveness (§6.1): its filter and the leaf of its answers, and the lease that decides. */
+/** The delivery plane's liveness (§6.1): its filter and the leaf of its answers. */
 function livenessRows({ space }: ServeScope): Row[] {
   const subjects = spaceSubjects(space);
-  const { leases } = spaceNames(space).bucket;
-  const stream = bucketStream(leases);
   return [
     queueSub(front, subjects.liveServe(Plane.Delivery), LIVE_QUEUE(Plane.Delivery), "§6.1 liveness, serve filter"),
     pub(front, subjects.liveServeReply(Plane.Delivery), "§6.1 liveness, answers"),
-    pub(store, jsApi.messageGet(stream), "H53, own lease, leader read"),
-    pub(store, jsApi.streamInfo(stream), "H53, the broker's clock"),
-    pub(store, kvKey(leases, leaseGrant("delivery")), "H53, own lease"),
+  ];
+}
+
+/**
+ * Posts and the rows that say who gets them are read; copies, markers, memberships and the leases of the groups
+ * are written (`delivery.md`).
+ */
+function fanoutRows({ space }: ServeScope): Row[] {
+  const subjects = spaceSubjects(space);
+  const names = spaceNames(space);
+  return [
+    ...[subjects.chatAll, kvAll(names.bucket.acl)].map((subject) =>
+      sub(store, subject, "§4 fan-out, told that there is something to read"),
+    ),
+    pub(store, jsApi.directGet(names.chat), "§4 fan-out, posts in order"),
+    ...[names.chat, names.dlv].flatMap((stream) => [
+      pub(store, jsApi.messageGet(stream), "§4 fan-out, leader reads of posts, markers and copies"),
+      pub(store, jsApi.streamInfo(stream), "§7 the frontier, §8 the limit that a copy is stamped with"),
+    ]),
+    pub(store, jsApi.messageDelete(names.dlv), "§8 copies that a narrowed read list no longer covers"),
+    pub(store, subjects.dlvAll, "§8 backstop, copies"),
+    pub(store, subjects.dlvMarkers, "§8 backstop, the group's marker"),
+    ...DELIVERY_READS.map((key) => bucketStream(names.bucket[key])).flatMap((stream) => [
+      pub(store, jsApi.messageGet(stream), "leader read of a row"),
+      pub(store, jsApi.directGet(stream), "paged read of rows"),
+    ]),
+    pub(store, kvKey(names.bucket.members, ">"), "§7 durable membership"),
+    pub(store, jsApi.streamInfo(bucketStream(names.bucket.leases)), "H53, the broker's clock"),
+    pub(store, kvKey(names.bucket.leases, leaseGrant("delivery")), "H53, leases of its groups"),
   ];
 }
 

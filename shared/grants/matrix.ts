@@ -208,7 +208,7 @@ export const PROFILES = {
     rows: systemAdministratorRows,
   }),
   delivery: built<ServeScope>({
-    summary: "hands out requests to a role, says if the plane is served, and who of a principal is connected",
+    summary: "durable membership and its copies, requests to a role; says who of a principal is connected",
     accounts: [Front, Store],
     trusted: true,
     lifeSeconds: Life.Host,

@@ -6,11 +6,12 @@
  */
 import { call } from "./call.ts";
 import { callout } from "./callout.ts";
+import { fanout } from "./fanout.ts";
 import { idle } from "./idle.ts";
 import { type Report, TABLE_HEAD, tableRow } from "./line.ts";
 import { live } from "./live.ts";
 
-const BENCHES: Readonly<Record<string, (report: Report) => Promise<void>>> = { live, idle, callout, call };
+const BENCHES: Readonly<Record<string, (report: Report) => Promise<void>>> = { live, idle, callout, call, fanout };
 
 const args = process.argv.slice(2);
 const [name, ...more] = args.filter((arg) => arg !== "--json");

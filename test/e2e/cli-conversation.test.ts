@@ -370,6 +370,33 @@ describe("the space", () => {
   });
 });
 
+describe("a durable channel", () => {
+  test("W4.04 W7.13 who was away gets what was posted meanwhile; leave ends it, and lists what there is", async () => {
+    const here = await plane.run("tail", "--as", "dora", "--channel", "kept", "--timeout", "1", "--json");
+    expect(here.err).toContain('"state":"joined durable"');
+    await plane.json("send", "kept", "while away", "--as", "alice");
+    const back = await plane.run(
+      "tail",
+      "--as",
+      "dora",
+      "--channel",
+      "kept",
+      "--count",
+      "1",
+      "--timeout",
+      "20",
+      "--json",
+    );
+    expect(textsOf(back.items())).toEqual(["while away"]);
+    expect((await plane.run("leave", "--as", "dora", "--json")).items()).toMatchObject([
+      { kind: "membership", channel: "kept", state: "joined" },
+    ]);
+    const left = await plane.run("leave", "#kept", "--as", "dora", "--json");
+    expect(left.items()).toMatchObject([{ kind: "left", channel: "kept", wasMember: true, state: "left" }]);
+    expect((await plane.run("leave", "--as", "dora", "--json")).items()).toEqual([]);
+  });
+});
+
 describe("the contract of scripts", () => {
   test.each([
     ["an unknown command", ["nonsense"]],

@@ -20,8 +20,8 @@ export type Issuer = { readonly accountKey: string; readonly signer: SigningKey 
 
 const OWNER = `u_${"w".repeat(26)}`;
 const NONCE = "n".repeat(26);
-const ENDPOINTS = ["com.a.dev", "com.a.lab", "com.a.ops"];
-const COMMANDS = Array.from({ length: 12 }, (_, at) => `c-${String(at).padStart(2, "0")}`);
+const ENDPOINTS = ["a.dev", "a.lab", "a.ops"];
+const COMMANDS = Array.from({ length: 12 }, (_, at) => `${String(at).padStart(2, "0")}`);
 
 export const worstUser = fixedKey("user", "worst case");
 

@@ -478,7 +478,7 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
         "pub cotal.main.ep.one.com_example_echo.stop.self.<me>.*",
         "pub cotal.main.ep.one.com_example_echo.stop.owner.u_aaaaaaaaaaaaaaaaaaaaaaaaaa.<me>.*",
         ...["register", "caller-view"].map(call),
-        ...["anycast-status", "anycast-cancel", "anycast-takes"].map(
+        ...["durable-join", "durable-leave", "durable-list", "anycast-status", "anycast-cancel", "anycast-takes"].map(
           (command) => `pub cotal.main.ep.one.delivery.${command}.<me>.*`,
         ),
       ].toSorted(),
@@ -506,13 +506,14 @@ describe("the daemons' profiles", () => {
     expect(rows).toHaveLength(3);
   });
 
-  test("no daemon deletes or purges a stream; a message leaves the role queue and its records one by one (§8.1); the one purge is a credential of its own for minutes", () => {
+  test("no daemon deletes or purges a stream; delivery takes copies back, and a message leaves the role queue and its records one by one (§8.1); the one purge is a credential of its own for minutes", () => {
     const destructive = everyRow.filter(({ row }) =>
       /STREAM\.(DELETE|PURGE|MSG\.DELETE)|^\$JS\.API\.STREAM\.>/.test(row.subject),
     );
-    expect(destructive.map(({ name, row }) => `${name} ${row.op} ${row.subject}`)).toEqual([
-      "delivery pub $JS.API.STREAM.MSG.DELETE.TASK_main",
+    expect(destructive.map(({ name, row }) => `${name} ${row.op} ${row.subject}`).toSorted()).toEqual([
+      "delivery pub $JS.API.STREAM.MSG.DELETE.DLV_main",
       "delivery pub $JS.API.STREAM.MSG.DELETE.KV_cotal_anycast_main",
+      "delivery pub $JS.API.STREAM.MSG.DELETE.TASK_main",
       "history-purger pub $JS.API.STREAM.PURGE.CHAT_main",
     ]);
     const { holder, inboxNonce } = EXAMPLE_HOLDERS["history-purger"];

@@ -51,7 +51,7 @@ export type DeliveryPlane = {
 const LETTING_GO_MS = 1000;
 
 /** The lease of one member group. */
-export const groupLease = (space: string, n: number): LeasePlace => ({
+const groupLease = (space: string, n: number): LeasePlace => ({
   space,
   service: "delivery",
   duty: "fanout",

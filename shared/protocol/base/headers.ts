@@ -34,8 +34,16 @@ export const Header = {
   ServerXkey: "Nats-Server-Xkey",
   /** The DLV count in force when a copy was written (§8). */
   DeliveryLimit: "Cotal-Delivery-Limit",
+  /** What a copy is of: the subject and the sequence of the post in CHAT, and why the member gets it. */
+  SourceSubject: "Cotal-Source-Subject",
+  SourceSequence: "Cotal-Source-Sequence",
+  CopyKind: "Cotal-Copy-Kind",
 } as const;
 export type Header = (typeof Header)[keyof typeof Header];
+
+/** Why a member has a copy: it is a member of that durable channel, or was mentioned on a live one (§4). */
+export const CopyKind = { Durable: "durable", Mention: "mention" } as const;
+export type CopyKind = (typeof CopyKind)[keyof typeof CopyKind];
 
 /** What the broker writes on a copy of a stored message (§13.3). */
 export const PROVENANCE_HEADERS = ["Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp"] as const;

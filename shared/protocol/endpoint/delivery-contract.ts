@@ -11,6 +11,9 @@ export const DELIVERY_CLUSTER = defineCluster({
   revision: 2,
   commands: [
     { name: "evict-principals", ...write, input: shape.PrincipalsArgs, output: shape.PrincipalsAnswer },
+    { name: "durable-join", ...write, input: shape.DurableJoinArgs, output: shape.Membership },
+    { name: "durable-leave", ...write, input: shape.DurableLeaveArgs, output: shape.DurableLeaveAnswer },
+    { name: "durable-list", ...read, input: shape.DurableListArgs, output: shape.DurableListAnswer },
     { name: "principal-liveness", ...read, input: shape.PrincipalsArgs, output: shape.PrincipalsAnswer },
     { name: "anycast-status", ...read, input: shape.AnycastArgs, output: AnycastStatus },
     { name: "anycast-cancel", ...write, input: shape.AnycastArgs, output: AnycastStatus },

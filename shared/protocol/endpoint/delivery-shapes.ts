@@ -1,12 +1,14 @@
 /**
- * Shapes of what the endpoint `delivery` serves: who of a principal is connected, and ending that (§13.1);
- * what became of a request to a role (§8.1).
+ * Shapes of what the endpoint `delivery` serves: durable membership (§7), what became of a request to a role
+ * (§8.1), who of a principal is connected, and ending that (§13.1).
  */
 import { z } from "zod";
 import { PRINCIPAL_TOKEN } from "../base/grammar.ts";
+import { isMembershipPattern } from "../ledger/member-rows.ts";
 
 const token = z.string().regex(PRINCIPAL_TOKEN);
 const count = z.int().nonnegative();
+const membership = z.string().refine(isMembershipPattern, "one channel, or a family such as team.>");
 
 /** Longest id that a question about a request may carry. */
 const MAX_PINNED_ID = 4096;
@@ -63,3 +65,39 @@ export const AnycastTakesArgs = z.strictObject({});
  */
 export const AnycastTakesAnswer = z.looseObject({ takes: z.literal(true), epoch: z.string().min(1) });
 export type AnycastTakesAnswer = z.infer<typeof AnycastTakesAnswer>;
+/** A durable membership of the caller's own (§7): `channel` is one concrete channel, or a family such as `team.>`. */
+export const DurableJoinArgs = z.looseObject({
+  channel: membership,
+  /** The CHAT frontier that was read before the live subscription (§7): what is above it is owed. */
+  cursor: count,
+});
+export type DurableJoinArgs = z.infer<typeof DurableJoinArgs>;
+
+export const Membership = z.looseObject({
+  channel: z.string(),
+  state: z.enum(["joining", "joined", "leaving", "left"]),
+  /** Copies are owed of what lies above it, */
+  join: count,
+  /** and at or below this, once it was left. */
+  leave: count.optional(),
+});
+export type Membership = z.infer<typeof Membership>;
+
+export const DurableLeaveArgs = z.looseObject({ channel: membership });
+export type DurableLeaveArgs = z.infer<typeof DurableLeaveArgs>;
+
+/** No membership: there was none to leave. */
+export const DurableLeaveAnswer = z.looseObject({ membership: Membership.optional() });
+export type DurableLeaveAnswer = z.infer<typeof DurableLeaveAnswer>;
+
+export const DurableListArgs = z.looseObject({ cursor: count.optional() });
+export type DurableListArgs = z.infer<typeof DurableListArgs>;
+export const DurableListAnswer = z.looseObject({
+  memberships: z.array(Membership),
+  /** Where the next page begins; left out at the end. */
+  cursor: count.optional(),
+});
+export type DurableListAnswer = z.infer<typeof DurableListAnswer>;
+
+/** Kind of the detail of a refusal that names the instance which writes the caller's group: `{ instanceId }`. */
+export const WRITER_DETAIL = "ai.cotal.delivery.writer";

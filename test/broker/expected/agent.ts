@@ -45,6 +45,7 @@ export function agent(who: Who): Expected[] {
         ...calls(who, "space", "channels", "roster", "frontier", "history", "artifacts", "endpoints"),
         ...calls(who, "register", "caller-view"),
         ...callsOf("delivery", who, "anycast-status", "anycast-cancel", "anycast-takes"),
+        ...callsOf("delivery", who, "durable-join", "durable-leave", "durable-list"),
         ...callsOf("com_example_echo", who, "say"),
         ...pub(
           `cotal.${s}.ep.all.com_example_echo.say.${caller(who)}.*`,

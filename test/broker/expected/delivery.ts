@@ -1,7 +1,9 @@
 /**
- * The delivery service. In front it serves who of a principal is connected and ends that (§13.1), takes of
- * requests to a role (§8.1), and whether the plane is there (§6.1); in the store it keeps the records of the
- * requests and its lease; what it holds in the system account stands below.
+/**
+ * The delivery service. In front it serves durable membership (§7), takes of requests to a role (§8.1), whether
+ * the plane is there (§6.1), and who of a principal is connected and the end of that (§13.1); in the store it
+ * writes copies, keeps the records of requests and the leases of its groups. What it holds in the system account
+ * stands below.
  */
 import {
   type Expected,
@@ -20,11 +22,17 @@ import {
 const COMMANDS = [
   "evict-principals",
   "principal-liveness",
+  "durable-join",
+  "durable-leave",
+  "durable-list",
   "anycast-status",
   "anycast-cancel",
   "anycast-takes",
   "describe",
 ];
+
+/** What it reads of the store by key and page. */
+const READS = ["acl", "members", "channels", "presence", "leases"];
 
 export function delivery(who: Who): Expected[] {
   const { space: s, stranger } = who;
@@ -86,12 +94,17 @@ export function delivery(who: Who): Expected[] {
     {
       account: "store",
       must: [
-        ...sub(`_INBOX_${who.connId}.>`),
-        ...pub(
-          `$JS.API.STREAM.MSG.GET.KV_cotal_leases_${s}`,
-          `$JS.API.STREAM.INFO.KV_cotal_leases_${s}`,
-          `$KV.cotal_leases_${s}.lease.delivery.>`,
+        ...sub(`_INBOX_${who.connId}.>`, `cotal.${s}.chat.>`, `$KV.cotal_acl_${s}.>`),
+        ...pub(`cotal.${s}.dlv.>`, `cotal.${s}.dlvpos.*`, `$JS.API.STREAM.MSG.DELETE.DLV_${s}`),
+        ...pub(`$JS.API.DIRECT.GET.CHAT_${s}`),
+        ...["CHAT", "DLV"].flatMap((stream) =>
+          pub(`$JS.API.STREAM.MSG.GET.${stream}_${s}`, `$JS.API.STREAM.INFO.${stream}_${s}`),
         ),
+        ...READS.flatMap((bucket) =>
+          pub(`$JS.API.STREAM.MSG.GET.KV_cotal_${bucket}_${s}`, `$JS.API.DIRECT.GET.KV_cotal_${bucket}_${s}`),
+        ),
+        ...pub(`$KV.cotal_members_${s}.>`, `$KV.cotal_leases_${s}.lease.delivery.>`),
+        ...pub(`$JS.API.STREAM.INFO.KV_cotal_leases_${s}`),
         ...pub(
           `$JS.API.STREAM.INFO.TASK_${s}`,
           `$JS.API.STREAM.MSG.GET.TASK_${s}`,
@@ -106,24 +119,28 @@ export function delivery(who: Who): Expected[] {
       ],
       deny: [],
       mustNot: [
-        ...sub(">", "cotal.>", `cotal.${s}.>`, "$JS.>", "$KV.>", "_INBOX.>", `_INBOX_${stranger.connId}.>`),
+        ...sub(">", "cotal.>", `cotal.${s}.>`, `cotal.${s}.inst.>`, `cotal.${s}.dlv.>`, "$JS.>", "$KV.>", "$SYS.>"),
+        ...sub("_INBOX.>", `_INBOX_${stranger.connId}.>`),
         ...pub(
           `cotal.${s}.inst.${dot(who)}.${dot(stranger)}`,
           `cotal.${s}.svc.reviewer.${dot(who)}`,
           `cotal.${s}.chat.${dot(who)}.general`,
           `$KV.cotal_leases_${s}.lease.auth.plane`,
-          `$KV.cotal_acl_${s}.x`,
-          `$KV.cotal_auth_${s}.gate.x`,
+          `$KV.cotal_leases_${s}.lease.provisioner.x`,
+          `$KV.cotal_acl_${s}.${dot(who)}.${who.uid}`,
+          `$KV.cotal_auth_${s}.gate.${who.uid}`,
           `$KV.cotal_records_${s}.uid.x`,
+          `$KV.cotal_channels_${s}.general`,
         ),
-        ...["DM", "CHAT", "DLV", "KV_cotal_leases", "KV_cotal_acl"].flatMap((stream) =>
+        ...["DM", "CHAT", "KV_cotal_leases", "KV_cotal_acl"].flatMap((stream) =>
           pub(`$JS.API.STREAM.MSG.DELETE.${stream}_${s}`, `$JS.API.STREAM.PURGE.${stream}_${s}`),
         ),
-        ...["DELETE", "PURGE", "UPDATE", "CREATE"].flatMap((what) =>
-          pub(`$JS.API.STREAM.${what}.TASK_${s}`, `$JS.API.STREAM.${what}.KV_cotal_anycast_${s}`),
+        ...["CREATE", "UPDATE", "DELETE", "PURGE"].flatMap((what) =>
+          ["DLV", "CHAT", "TASK", "KV_cotal_anycast"].flatMap((stream) => pub(`$JS.API.STREAM.${what}.${stream}_${s}`)),
         ),
+        ...pub(`$JS.API.DIRECT.GET.DM_${s}`, `$JS.API.DIRECT.GET.TASK_${s}`, `$JS.API.CONSUMER.CREATE.CHAT_${s}.x`),
         ...pub(`$JS.API.CONSUMER.MSG.NEXT.TASK_${s}.svc_reviewer`, `$JS.ACK.TASK_${s}.svc_reviewer.1.1.1.0.0`),
-        ...pub(`$JS.API.STREAM.MSG.GET.KV_cotal_auth_${s}`, `$JS.API.STREAM.MSG.GET.CHAT_${s}`),
+        ...pub("$JS.API.INFO", `$JS.API.STREAM.MSG.GET.KV_cotal_auth_${s}`),
       ],
     },
   ];

@@ -1,0 +1,105 @@
+/**
+ * Memberships of one group by what they cover: a map of channels, and one of families by their prefix.
+ *
+ * Invariants
+ * 1. Finding who a post concerns costs a look-up for each segment of its channel, however many members there are.
+ * 2. A lifecycle is found once for a channel, with every row of its own that covers it (§7: one copy).
+ */
+import { isFamily } from "../../../shared/protocol/base/channels.ts";
+import type { Lifecycle, MemberRow } from "../../../shared/protocol/ledger/member-rows.ts";
+
+/** A row as it stands in the store. */
+export type Member = {
+  readonly key: string;
+  /** The store's sequence of the row. */
+  readonly revision: number;
+  readonly lifecycle: Lifecycle;
+  readonly row: MemberRow;
+};
+
+export type Cover = {
+  readonly set: (member: Member) => void;
+  readonly remove: (key: string) => void;
+  readonly get: (key: string) => Member | undefined;
+  readonly of: (lifecycle: string) => readonly Member[];
+  /** Rows that cover a concrete channel, by lifecycle. */
+  readonly covering: (channel: string) => ReadonlyMap<string, readonly Member[]>;
+  readonly all: () => Iterable<Member>;
+  /** Rows of changes that are under way. */
+  readonly unfinished: () => readonly Member[];
+  readonly size: () => number;
+};
+
+type Index = Map<string, Map<string, Member>>;
+
+export function createCover(): Cover {
+  const rows = new Map<string, Member>();
+  const byLifecycle: Index = new Map();
+  const exact: Index = new Map();
+  const families: Index = new Map();
+  const open = new Map<string, Member>();
+
+  const placeOf = ({ row: { pattern } }: Member): readonly [Index, string] =>
+    isFamily(pattern) ? [families, pattern.slice(0, -2)] : [exact, pattern];
+  const put = (index: Index, at: string, member: Member): void => {
+    const there = index.get(at) ?? new Map<string, Member>();
+    index.set(at, there.set(member.key, member));
+  };
+  const take = (index: Index, at: string, key: string): void => {
+    const there = index.get(at);
+    there?.delete(key);
+    if (there?.size === 0) index.delete(at);
+  };
+  const remove = (key: string): void => {
+    const member = rows.get(key);
+    if (member === undefined) return;
+    rows.delete(key);
+    open.delete(key);
+    take(byLifecycle, member.lifecycle.key, key);
+    take(...placeOf(member), key);
+  };
+
+  return {
+    set: (member) => {
+      remove(member.key);
+      rows.set(member.key, member);
+      if (member.row.state === "joining" || member.row.state === "leaving") open.set(member.key, member);
+      put(byLifecycle, member.lifecycle.key, member);
+      put(...placeOf(member), member);
+    },
+    remove,
+    get: (key) => rows.get(key),
+    of: (lifecycle) => [...(byLifecycle.get(lifecycle)?.values() ?? [])],
+    covering: (channel) => {
+      const found = new Map<string, Member[]>();
+      const add = (there: Map<string, Member> | undefined): void => {
+        for (const member of there?.values() ?? []) {
+          const own = found.get(member.lifecycle.key);
+          if (own === undefined) found.set(member.lifecycle.key, [member]);
+          else own.push(member);
+        }
+      };
+      add(exact.get(channel));
+      for (let dot = channel.indexOf("."); dot !== -1; dot = channel.indexOf(".", dot + 1)) {
+        add(families.get(channel.slice(0, dot)));
+      }
+      return found;
+    },
+    all: () => rows.values(),
+    unfinished: () => [...open.values()],
+    size: () => rows.size,
+  };
+}
+
+/** May the row be owed a copy of what comes at this sequence? `joining` and what was left below are not. */
+export function includes({ row }: Member, sequence: number): boolean {
+  switch (row.state) {
+    case "joining":
+      return false;
+    case "left":
+      return sequence > row.join && sequence <= row.leave;
+    case "joined":
+    case "leaving":
+      return sequence > row.join;
+  }
+}
