@@ -206,12 +206,13 @@ describe("acknowledgement", () => {
   });
 
   test("W8.16: a slow handler is renewed for many ack waits and gets its item once", async () => {
-    const bob = await reader({ ack_wait: 1e9 }, { ackWaitMs: 1000 });
+    // An ack wait that a busy machine's pause does not run out.
+    const bob = await reader({ ack_wait: 2e9 }, { ackWaitMs: 2000 });
     await bob.listen();
     let calls = 0;
     const handling = bob.onItem(async () => {
       calls += 1;
-      await new Promise((resolve) => setTimeout(resolve, 5000));
+      await new Promise((resolve) => setTimeout(resolve, 7000));
     });
     await dmTo(bob, message({}));
     await until("handled", () => bob.stats().acked === 1);
