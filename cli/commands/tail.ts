@@ -24,7 +24,7 @@ export function registerTail(program: Command): void {
     )
     .option("--channel <channels>", "a channel or pattern; may be given again", collected)
     .option("--dm", "direct messages")
-    .option("--role [role]", "requests to the role (in an open space: name it)")
+    .option("--role [role]", "requests to the role; named where no credential file says it")
     .option("--count <n>", "end after so many", wholeNumber("--count", 1, 1_000_000_000))
     .option("--timeout <s>", "end after so many seconds; exit 4 if a count was not reached", seconds);
   handle<TailOptions>(command, tail);
@@ -72,7 +72,7 @@ async function tail({ options, out, target }: Invocation<TailOptions>): Promise<
 }
 
 function noRole(): UsageError {
-  return new UsageError("this identity holds no role", {
-    next: "mint a credential with --role ROLE; in an open space name it: tail --role ROLE",
+  return new UsageError("which role is not said by this identity", {
+    next: "name it: tail --role ROLE; a credential file says it if it was minted with --role ROLE",
   });
 }
