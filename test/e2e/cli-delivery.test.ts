@@ -24,6 +24,12 @@ describe("cotal up", () => {
       const [whole] = described.items();
       expect(whole).toMatchObject({ kind: "descriptor", endpoint: "delivery" });
       expect((whole as Described).commands?.map(({ name }) => name).toSorted()).toEqual([
+        "anycast-cancel",
+        "anycast-status",
+        "anycast-takes",
+        "durable-join",
+        "durable-leave",
+        "durable-list",
         "evict-principals",
         "principal-liveness",
       ]);
