@@ -106,6 +106,15 @@ async function main(args: readonly string[]): Promise<number> {
   }
 }
 
+/** A pipe holds 64 KiB: what a slow reader has not taken yet is still ours, and an exit would drop it. */
+function written(stream: NodeJS.WriteStream): Promise<void> {
+  if (stream.writableLength === 0 || stream.destroyed) return Promise.resolve();
+  return new Promise((resolve) => {
+    stream.once("close", resolve);
+    stream.write("", () => resolve());
+  });
+}
+
 function usage({ code, message }: CommanderError): UsageError {
   // `cotal` alone prints the help and ends as a wrong use.
   const text =
@@ -117,5 +126,7 @@ function usage({ code, message }: CommanderError): UsageError {
 }
 
 watchBrokenPipe();
+const code = await main(process.argv.slice(2));
+await Promise.all([process.stdout, process.stderr].map(written));
 // Whatever a library still holds open must not keep a finished command alive.
-process.exit(await main(process.argv.slice(2)));
+process.exit(code);

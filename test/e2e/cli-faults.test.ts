@@ -1,9 +1,10 @@
 /** What the embedded space survives, what doctor finds, and what its daemons show. */
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { promisify } from "node:util";
 import { describe, expect, test, vi } from "vitest";
 import { findBroker } from "../../launcher/broker-binary.ts";
 import { openConnection } from "../../shared/broker/connect.ts";
@@ -91,6 +92,24 @@ describe("what it survives", () => {
     expect((status?.["parts"] as Item[] | undefined)?.[0]).toMatchObject({ name: "broker", health: "ok", restarts: 1 });
     ctrlC(running);
     expect((await running.ended).code).toBe(0);
+    await rig.expectNothingLeft();
+  });
+
+  test("what is printed is whole, however slowly it is read", async () => {
+    const running = await rig.foreground();
+    await rig.plane.json("history", "general", "--as", "alice");
+    const file = join(rig.state, "spaces", "main", "agents", "alice.creds");
+    const session = await connect({ servers: [`127.0.0.1:${rig.port}`], credentials: { kind: "static", file } });
+    const texts = Array.from({ length: 100 }, (_, n) => `${n} ${"x".repeat(2000)}`);
+    await Promise.all(texts.map((text) => session.send("general", text)));
+    await session.drain();
+    const bin = join(import.meta.dirname, "..", "..", "cli", "bin.js");
+    const command = `"${process.execPath}" "${bin}" history general --limit 1000 --as alice --json --state "${rig.state}"`;
+    const { stdout } = await promisify(execFile)("sh", ["-c", `${command} | (sleep 3; cat)`], { maxBuffer: 1e8 });
+    const lines = stdout.split("\n").filter((line) => line.includes("xxxx"));
+    expect(lines.length).toBe(texts.length);
+    ctrlC(running);
+    await running.ended;
     await rig.expectNothingLeft();
   });
 
