@@ -60,6 +60,8 @@ test(
     // Behind it, in hand and not yet shown, for as long.
     await alice.dm(bob.me.id, "next");
     await until("shown", () => shown.length === 1);
+    // The second one is on its way to a pull that waits.
+    await expect.poll(async () => (await info()).num_ack_pending, { timeout: 10_000 }).toBe(2);
     expect(await info()).toMatchObject({ config: { ack_wait: 60e9 }, num_ack_pending: 2, num_redelivered: 0 });
 
     await until("handled", () => handled.length === 2, HANDLING_MS + 30_000);
