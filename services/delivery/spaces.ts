@@ -43,13 +43,14 @@ export function keepSpaces(context: Context<Values>): Spaces {
   return keep({
     context,
     spaces: values.spaces,
-    discover: () => spacesWithDeliveryKeys(values.keys),
+    ...(values.mode === "accounts" ? { discover: () => spacesWithDeliveryKeys(values.keys) } : {}),
     open: async (hooks) => {
       const { space } = hooks;
       let isTold = false;
       const opened = await openSpace({
         ...hooks,
         servers: values.servers,
+        mode: values.mode,
         keysPattern: values.keys,
         users,
         concurrency: values.concurrency,

@@ -3,11 +3,12 @@
  *
  * The contract of one of this project's own endpoints is not asked for: it stands in the source that both
  * were built from. Whoever registers it is the daemon of that name, by its principal, and speaks for its own
- * instance alone. Somebody else's endpoint brings its contract (`serving/`).
+ * instances alone. Somebody else's endpoint brings its contract (`serving/`).
  */
 import type { z } from "zod";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import type { Caller } from "../../shared/protocol/endpoint/grammar.ts";
+import { isInstanceOf } from "../../shared/protocol/endpoint/instances.ts";
 import { isOwnEndpoint } from "../../shared/protocol/endpoint/own-contracts.ts";
 import type {
   OwnRegisterArgs,
@@ -28,8 +29,9 @@ async function registerOwn(
   { principal, uid }: Caller,
   { endpoint, instanceId, epoch, state }: z.infer<typeof OwnRegisterArgs>,
 ): Promise<RegisterAnswer> {
-  const daemon = isOwnEndpoint(endpoint) ? context.daemon?.(endpoint) : undefined;
-  const isItself = daemon?.owner === principal.owner && daemon.actor === principal.actor && instanceId === uid;
+  const daemon = isOwnEndpoint(endpoint) ? context.daemon(endpoint) : undefined;
+  const isItself =
+    daemon?.owner === principal.owner && daemon.actor === principal.actor && isInstanceOf(uid, instanceId);
   if (!isOwnEndpoint(endpoint) || !isItself) {
     throw new CotalError(ErrorCode.PermissionDenied, `this caller is not the daemon that serves ${endpoint} here`, {
       outcome: Outcome.NotExecuted,

@@ -13,7 +13,7 @@ import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
 import { type Principal, dotForm, drawLifecycleUid, drawNonce } from "../../shared/protocol/base/principals.ts";
 import { readDescriptor } from "../../shared/protocol/contract/descriptor.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
-import { EndpointsAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import { EndpointsAnswer } from "../../shared/protocol/endpoint/reads-shapes.ts";
 import { CredentialRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import {

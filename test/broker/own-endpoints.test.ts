@@ -7,10 +7,10 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { publishArtifacts } from "../../services/provisioner/artifacts.ts";
 import type { SpaceContext } from "../../services/provisioner/context.ts";
-import { endpoints } from "../../services/provisioner/endpoints.ts";
 import { register } from "../../services/provisioner/register.ts";
 import { writeStatus } from "../../services/provisioner/service-records.ts";
 import { leaderLast } from "../../shared/broker/reads.ts";
+import { registryPage } from "../../shared/serve/registry.ts";
 import { createWriter } from "../../shared/broker/write.ts";
 import { jsApi, kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { digestHex } from "../../shared/protocol/base/canonical.ts";
@@ -25,7 +25,7 @@ import { createValidators } from "../../shared/protocol/contract/validators.ts";
 import { EndpointReply } from "../../shared/protocol/endpoint/envelope.ts";
 import { EndpointName, endpointSubjects } from "../../shared/protocol/endpoint/grammar.ts";
 import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
-import { ArtifactsAnswer, EndpointsAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import { ArtifactsAnswer, EndpointsAnswer } from "../../shared/protocol/endpoint/reads-shapes.ts";
 import { RegistrationSpec, RegistrationStatus } from "../../shared/protocol/ledger/service-rows.ts";
 import type { Credential } from "../../shared/trust/creds.ts";
 import { failure } from "../support/refusal.ts";
@@ -68,7 +68,6 @@ const contextOver = (): SpaceContext => ({
   subjects: spaceSubjects("main"),
   store,
   writer: createWriter({ nc: store }),
-  acl: () => Promise.reject(new Error("not asked")),
   settings: {} as SpaceContext["settings"],
   authority: undefined,
   serving: undefined,
@@ -332,9 +331,9 @@ describe("the service record", () => {
     let pages = 0;
     let cursor: number | undefined;
     do {
-      const page = await endpoints(context, cursor === undefined ? {} : { cursor });
+      const page = await registryPage(context, cursor, 400_000);
       found.push(
-        ...page.endpoints.filter(({ endpoint }) => endpoint !== "provisioner").map(({ instanceId }) => instanceId),
+        ...page.endpoints.filter(({ endpoint }) => endpoint.startsWith("com.")).map(({ instanceId }) => instanceId),
       );
       ({ cursor } = page);
       pages += 1;
@@ -372,12 +371,6 @@ describe("register", () => {
     expect(context.writer.count()).toBe(0);
   });
 
-  test("an open space knows no daemon, and registers none", async () => {
-    expect((await failure(register({ ...contextOver(), daemon: undefined }, auth, args))).code).toBe(
-      "permission-denied",
-    );
-  });
-
   test("PA.08 the daemon itself is registered; again it keeps its revision; an older epoch speaks no more", async () => {
     const context = contextOver();
     const { registrationRevision } = await register(context, auth, args);
@@ -396,10 +389,12 @@ describe("an open space", () => {
     try {
       const descriptor = readDescriptor(await open.call("describe", undefined));
       const { endpoints: found } = EndpointsAnswer.parse(await open.call("endpoints", {}));
-      expect(found).toEqual([
-        expect.objectContaining({ endpoint: "provisioner", epoch: 1, state: "ready", owner: "local" }),
+      const own = { epoch: 1, state: "ready", owner: "local" };
+      expect(found.toSorted((a, b) => (a.endpoint < b.endpoint ? -1 : 1))).toEqual([
+        expect.objectContaining({ endpoint: "delivery", ...own }),
+        expect.objectContaining({ endpoint: "provisioner", ...own }),
       ]);
-      expect(descriptor.registrationRevision).toBe(found[0]?.registrationRevision);
+      expect(found.map(({ registrationRevision }) => registrationRevision)).toContain(descriptor.registrationRevision);
       const digests = [descriptor.clusters[0]?.digest ?? ""];
       expect(await open.call("artifacts", { digests })).toMatchObject({ missing: [] });
     } finally {

@@ -31,7 +31,8 @@ export type GroupsOptions = {
   readonly nc: NatsConnection;
   readonly space: string;
   readonly groups: number;
-  readonly me: Caller;
+  /** Of this process. */
+  readonly instanceId: string;
   /** As whom this run takes leases: a later run of the same daemon takes them over at once. */
   readonly who: LeaseHolder;
   readonly tell: (event: GroupEvent) => void;
@@ -60,7 +61,7 @@ const AGAIN_MS = { first: 50, most: 5000 };
 type Group = { readonly requests: Requests; isHeld: boolean };
 
 export function keepGroups(options: GroupsOptions): Groups {
-  const { nc, space, groups, me } = options;
+  const { nc, space, groups, instanceId } = options;
   const stopping = new AbortController();
   const bell = createBell(nc, space);
   stopping.signal.addEventListener("abort", bell.ring, { once: true });
@@ -72,7 +73,7 @@ export function keepGroups(options: GroupsOptions): Groups {
       const lifecycle: Lifecycle = { ...caller, key: ledgerKey.acl(caller.principal, caller.uid) };
       const n = groupOf(lifecycle.key, groups);
       const group = all[n];
-      if (group === undefined || !group.isHeld) throw await elsewhere(nc, placeOf(space, n), me.uid);
+      if (group === undefined || !group.isHeld) throw await elsewhere(nc, placeOf(space, n), instanceId);
       const change: Change = { ...wanted, lifecycle };
       return group.requests.ask(change, signal);
     },
@@ -137,14 +138,14 @@ async function renewed(hold: Hold, signal: AbortSignal): Promise<void> {
 }
 
 async function writeAgain(options: GroupsOptions, { group, n, bell }: Keeping, signal: AbortSignal): Promise<void> {
-  const { nc, space, groups, me, tell } = options;
+  const { nc, space, groups, instanceId, tell } = options;
   let wait = AGAIN_MS.first;
   while (!signal.aborted) {
     const began = performance.now();
     try {
       const writer = createWriter({ nc });
       const told = (event: FanoutEvent): void => tell({ ...event, group: n });
-      const own = { nc, space, groups, writer, bell, group: n, instanceId: me.uid, requests: group.requests };
+      const own = { nc, space, groups, writer, bell, group: n, instanceId, requests: group.requests };
       await writeGroup({ ...own, tell: told }, signal);
     } catch (thrown) {
       tell({ type: "failed", group: n, error: toCotalError(thrown) });
@@ -159,13 +160,13 @@ async function pause(ms: number, signal: AbortSignal): Promise<void> {
 }
 
 async function elsewhere(nc: NatsConnection, place: LeasePlace, me: string): Promise<CotalError> {
-  const [holder] = (await readLease(nc, place))?.row.holder.split(".") ?? [];
-  // An earlier run of this very daemon is over, and this one has not taken over yet.
-  if (holder === undefined || holder === me) return away();
+  const [, , instanceId] = (await readLease(nc, place))?.row.holder.split(".") ?? [];
+  // An earlier run of this very instance is over, and this one has not taken over yet.
+  if (instanceId === undefined || instanceId === me) return away();
   return new CotalError(ErrorCode.FailedPrecondition, "another instance writes the copies of this member", {
     outcome: Outcome.NotExecuted,
     next: "ask that instance",
-    details: [{ kind: WRITER_DETAIL, instanceId: holder }],
+    details: [{ kind: WRITER_DETAIL, instanceId }],
   });
 }
 
