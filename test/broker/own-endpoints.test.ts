@@ -34,6 +34,7 @@ import { unpaced } from "../support/unpaced.ts";
 
 const names = spaceNames("main");
 const contract = ownContract(EndpointName.Provisioner);
+const reads = ownContract(EndpointName.Delivery);
 const rails = endpointSubjects("main");
 let space: TestSpace;
 let alice: Minted;
@@ -49,7 +50,9 @@ afterAll(() => space.stop());
 const describedTo = async (as?: Credential): Promise<ReturnType<typeof readDescriptor>> =>
   readDescriptor(await space.call("describe", undefined, as === undefined ? {} : { as }));
 const listed = async (): Promise<EndpointsAnswer["endpoints"]> =>
-  EndpointsAnswer.parse(await space.call("endpoints", {}, { as: alice })).endpoints;
+  EndpointsAnswer.parse(await space.call("endpoints", {}, { as: alice })).endpoints.filter(
+    ({ endpoint }) => endpoint === "provisioner",
+  );
 type EndpointsAnswer = ReturnType<typeof EndpointsAnswer.parse>;
 
 const fetched = (as: Credential): FetchArtifact => {
@@ -165,6 +168,7 @@ describe("what it answers", () => {
       ["history", { channel: "general", last: 5 }, bob],
       ["artifacts", { digests: contract.clusterDigests }, bob],
       ["endpoints", {}, bob],
+      ["records", { kind: "svc" }, bob],
       ["channel-set", { channel: "general", change: { description: "all of us", replayWindow: null } }],
       ["limits-show", null],
       ["limits-set", { store: "chat", maxPerSubject: 500 }],
@@ -172,7 +176,7 @@ describe("what it answers", () => {
       ["history-purge", {}],
     ];
     for (const [name, args, as] of asked) {
-      const declared = contract.commands.get(name);
+      const declared = contract.commands.get(name) ?? reads.commands.get(name);
       const [input, output] = [declared?.input, declared?.output].map((one) => one && validators.of(one));
       expect([name, input?.check(args)]).toEqual([name, []]);
       const answer = await space.call(name, args, as === undefined ? {} : { as });
@@ -388,13 +392,18 @@ describe("an open space", () => {
     const open = await startSpace({ auth: "open" });
     try {
       const descriptor = readDescriptor(await open.call("describe", undefined));
-      const { endpoints: found } = EndpointsAnswer.parse(await open.call("endpoints", {}));
+      const found = async () => EndpointsAnswer.parse(await open.call("endpoints", {})).endpoints;
+      // A daemon serves before it is registered.
+      await expect.poll(async () => (await found()).length, { timeout: 30_000 }).toBe(2);
+      const listing = await found();
       const own = { epoch: 1, state: "ready", owner: "local" };
-      expect(found.toSorted((a, b) => (a.endpoint < b.endpoint ? -1 : 1))).toEqual([
+      expect(listing.toSorted((a, b) => (a.endpoint < b.endpoint ? -1 : 1))).toEqual([
         expect.objectContaining({ endpoint: "delivery", ...own }),
         expect.objectContaining({ endpoint: "provisioner", ...own }),
       ]);
-      expect(found.map(({ registrationRevision }) => registrationRevision)).toContain(descriptor.registrationRevision);
+      expect(listing.map(({ registrationRevision }) => registrationRevision)).toContain(
+        descriptor.registrationRevision,
+      );
       const digests = [descriptor.clusters[0]?.digest ?? ""];
       expect(await open.call("artifacts", { digests })).toMatchObject({ missing: [] });
     } finally {

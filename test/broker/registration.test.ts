@@ -143,11 +143,15 @@ describe("what is refused", () => {
 
 test("PD.08 what a registration decides on is read at the leader, and nothing of it directly", async () => {
   const endpoint = await assigned();
+  // Whatever else reads is not there to be heard.
+  await space.delivery?.kill("SIGTERM");
   const asked = await tap(store, "$JS.API.>");
   await register(endpoint, { clusters: [withCommands({})] });
   await store.flush();
   const reads = asked.subjects().filter((subject) => /\.(?:MSG|DIRECT)\.GET\./.test(subject));
   asked.stop();
+  space.delivery?.restart();
+  await space.delivery?.ready();
   const { auth } = spaceNames("main").bucket;
   const at = (bucket: string) => `$JS.API.STREAM.MSG.GET.${bucketStream(bucket)}`;
   expect(new Set(reads)).toEqual(new Set([at(records), at(auth), `$JS.API.STREAM.MSG.GET.${spaceNames("main").epc}`]));
