@@ -185,22 +185,24 @@ describe("W81.10 races over a real broker, two daemons", () => {
     const [alice, bob] = await Promise.all([sender(), holder(role)]);
     const won = { take: 0, cancel: 0 };
     const taken = new Set<number>();
-    for (let round = 0; round < 60; round += 1) {
+    // Whoever has won gives the other more of a start, so that both win on any machine.
+    let start = 0;
+    const late = (ms: number) => new Promise((resolve) => setTimeout(resolve, Math.max(0, ms)));
+    for (let round = 0; round < 60 || Math.min(won.take, won.cancel) === 0; round += 1) {
       const { seq, id } = await alice.ask(role, `r${round}`);
       const body = await patient(() => bob.body(seq, id));
       const draw = seeded(round + 1);
-      const late = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
       const [took, cancelled] = await Promise.all([
-        late(draw.int(0, 3)).then(() => bob.take(body)),
-        late(draw.int(0, 2)).then(() => patient(() => alice.asked.cancel({ seq, id }))),
+        late(start + draw.int(0, 3)).then(() => bob.take(body)),
+        late(draw.int(0, 2) - start).then(() => patient(() => alice.asked.cancel({ seq, id }))),
       ]);
       const isTaken = took === "ok";
       won[isTaken ? "take" : "cancel"] += 1;
+      start += isTaken ? 1 : -1;
       if (isTaken) taken.add(seq);
       expect([took, cancelled.state]).toEqual(isTaken ? ["ok", "taken"] : ["cancelled", "cancelled"]);
       expect(await patient(() => alice.asked.status({ seq, id }))).toMatchObject({ state: cancelled.state });
     }
-    expect(Math.min(won.take, won.cancel)).toBeGreaterThan(0);
     await until("all are told", async () => (await noticesTo(alice)).length === taken.size);
     expect(new Set((await noticesTo(alice)).map(({ seq }) => seq))).toEqual(taken);
   }, 120_000);
