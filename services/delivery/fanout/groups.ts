@@ -43,6 +43,7 @@ export type GroupEvent =
   | { readonly type: "failed"; readonly group: number; readonly error: CotalError };
 
 export type Groups = {
+  readonly count: number;
   /** Asks the writer of the caller's group; resolves once the change is stored. */
   readonly change: (wanted: WantedChange, caller: Caller, signal: AbortSignal) => Promise<Membership | undefined>;
   readonly stop: () => Promise<void>;
@@ -68,6 +69,7 @@ export function keepGroups(options: GroupsOptions): Groups {
   const running = all.map((group, n) => keepGroup(options, { group, n, bell }, stopping.signal));
 
   return {
+    count: groups,
     change: async (wanted, caller, signal) => {
       const lifecycle: Lifecycle = { ...caller, key: ledgerKey.acl(caller.principal, caller.uid) };
       const n = groupOf(lifecycle.key, groups);
