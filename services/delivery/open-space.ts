@@ -69,6 +69,7 @@ export type OpenSpaceOptions = SpaceHooks & {
 export type OpenSpace = KeptSpace & { readonly principal: string; readonly epoch: number };
 
 const FAREWELL_MS = 5000;
+const OUTLIVED = "a later run of this daemon is gone: this one begins anew";
 
 const nowSeconds = (): number => Math.floor(Date.now() / 1000);
 
@@ -93,7 +94,7 @@ export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
   };
   try {
     const served = await take(options, dial, running);
-    return { ...served, broken: Promise.race(opened.map(({ closed }) => closed)), close };
+    return { ...served, broken: Promise.race([...opened.map(({ closed }) => closed), served.outlived]), close };
   } catch (error) {
     await close();
     throw error;
@@ -121,7 +122,7 @@ async function take(
   options: OpenSpaceOptions,
   dial: Dial,
   running: Running,
-): Promise<Omit<OpenSpace, "broken" | "close">> {
+): Promise<Omit<OpenSpace, "broken" | "close"> & { readonly outlived: Promise<unknown> }> {
   const { space, lifeSeconds = Life.Host } = options;
   const keys = readDeliveryKeys(options.keysPattern, space);
   const me = { principal: daemonPrincipal(keys.ownerSecret, space, "delivery"), uid: keys.uid };
@@ -179,6 +180,8 @@ async function take(
     holder: who.holder,
     onDropped: (why) => options.onPlane({ kind: "dropped", why }),
   });
+  const outlived = Promise.withResolvers<unknown>();
+  const succeeded = Promise.withResolvers<void>();
   const groups = keepGroups({
     nc: store.nc,
     space,
@@ -188,6 +191,8 @@ async function take(
     tell: (event) => {
       if (event.type === "held") plane.held(event.group);
       else if (event.type === "lost") plane.lost(event.group);
+      else if (event.type === "succeeded") succeeded.resolve();
+      else if (event.type === "outlived") outlived.resolve(new CotalError(ErrorCode.Expired, OUTLIVED));
       options.onGroup(event);
     },
   });
@@ -210,11 +215,14 @@ async function take(
     onServed: options.onServed,
     now: () => performance.now(),
   });
+  // Nobody would believe its answers any more (§13.2); takes and copies carry no incarnation.
+  void succeeded.promise.then(served.stop);
   registration.begin();
   await anycast.begin();
   return {
     principal: dotForm(me.principal),
     epoch,
+    outlived: outlived.promise,
     stopIntake: async () => {
       // Who waits for a proof is told at once: a stop that waited with him would be cut short.
       stopping.abort();

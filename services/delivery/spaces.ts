@@ -90,6 +90,8 @@ export function keepSpaces(context: Context<Values>): Spaces {
       log.warn("a member group is begun anew", { space, group, code, why: message });
     } else if (event.type === "gap") {
       log.warn("posts had left the stream before their copies were written", { space, ...event });
+    } else if (event.type === "succeeded") {
+      log.info("this process stands by for a later one", { space, group });
     } else log.debug("fan-out", { space, ...event });
   };
   const users = ownUsers();

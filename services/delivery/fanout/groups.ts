@@ -5,24 +5,22 @@
  * 1. The lease says who should write; the marker says who can (`marker.ts`). Two that believe to hold a group
  *    waste effort and break nothing.
  * 2. A writer that failed is begun anew while the lease is held, each time later.
- * 3. A change is asked of the loop that writes its group. Where that is another process, the refusal names it.
+ * 3. Of several runs of one instance the latest is current (§13.1): only its answers are believed. One that was
+ *    succeeded stands by; once nobody holds a group any more it is told that it has outlived its successor, and has to
+ *    begin as a run of its own before it writes anything.
+ * 4. A change is asked of the loop that writes its group. Where that is another process, the refusal names it.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NatsConnection } from "@nats-io/transport-node";
-import {
-  type Hold,
-  LEASE_RENEW_MS,
-  type LeaseHolder,
-  type LeasePlace,
-  readLease,
-  takeLease,
-} from "../../../shared/broker/lease.ts";
+import { type Hold, LEASE_RENEW_MS, type LeasePlace, readLease, takeLease } from "../../../shared/broker/lease.ts";
+import { isCode } from "../../../shared/broker/errors.ts";
 import { createWriter } from "../../../shared/broker/write.ts";
 import { CotalError, ErrorCode, Outcome, toCotalError } from "../../../shared/protocol/base/errors.ts";
 import { type Membership, WRITER_DETAIL } from "../../../shared/protocol/endpoint/delivery-shapes.ts";
 import type { Caller } from "../../../shared/protocol/endpoint/grammar.ts";
 import { type Lifecycle, groupOf } from "../../../shared/protocol/ledger/member-rows.ts";
 import { ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
+import type { RunHolder } from "../liveness/plane.ts";
 import { createBell } from "./bell.ts";
 import { type Change, type Requests, createRequests } from "./requests.ts";
 import { type FanoutEvent, writeGroup } from "./writer.ts";
@@ -33,13 +31,15 @@ export type GroupsOptions = {
   readonly groups: number;
   readonly me: Caller;
   /** As whom this run takes leases: a later run of the same daemon takes them over at once. */
-  readonly who: LeaseHolder;
+  readonly who: RunHolder;
   readonly tell: (event: GroupEvent) => void;
 };
 
 export type GroupEvent =
   | (FanoutEvent & { readonly group: number })
   | { readonly type: "held" | "lost"; readonly group: number }
+  /** By a later run of this instance, for which it stands by from now on; and the end of that. */
+  | { readonly type: "succeeded" | "outlived"; readonly group: number }
   | { readonly type: "failed"; readonly group: number; readonly error: CotalError };
 
 export type Groups = {
@@ -59,6 +59,7 @@ const STOP_MS = 1500;
 const AGAIN_MS = { first: 50, most: 5000 };
 
 type Group = { readonly requests: Requests; isHeld: boolean };
+type Standing = { isSucceeded: boolean };
 
 export function keepGroups(options: GroupsOptions): Groups {
   const { nc, space, groups, me } = options;
@@ -66,7 +67,8 @@ export function keepGroups(options: GroupsOptions): Groups {
   const bell = createBell(nc, space);
   stopping.signal.addEventListener("abort", bell.ring, { once: true });
   const all: Group[] = Array.from({ length: groups }, () => ({ requests: createRequests(bell.ring), isHeld: false }));
-  const running = all.map((group, n) => keepGroup(options, { group, n, bell }, stopping.signal));
+  const standing: Standing = { isSucceeded: false };
+  const running = all.map((group, n) => keepGroup(options, { group, n, bell, standing }, stopping.signal));
 
   return {
     count: groups,
@@ -89,16 +91,31 @@ export function keepGroups(options: GroupsOptions): Groups {
 
 const placeOf = (space: string, n: number): LeasePlace => ({ space, service: "delivery", duty: "fanout", n });
 
-type Keeping = { readonly group: Group; readonly n: number; readonly bell: ReturnType<typeof createBell> };
+type Keeping = {
+  readonly group: Group;
+  readonly n: number;
+  readonly bell: ReturnType<typeof createBell>;
+  readonly standing: Standing;
+};
 
 async function keepGroup(options: GroupsOptions, keeping: Keeping, stopping: AbortSignal): Promise<void> {
   const { nc, space, who, tell } = options;
+  const { n: group, standing } = keeping;
   while (!stopping.aborted) {
     try {
-      const taken = await takeLease(nc, placeOf(space, keeping.n), who);
-      if (taken.kind === "held") await holdGroup(options, keeping, taken.hold, stopping);
+      const taken = await takeLease(nc, placeOf(space, group), who);
+      if (taken.kind === "busy") {
+        if (!standing.isSucceeded && taken.row !== undefined && who.isSucceededBy(taken.row)) {
+          standing.isSucceeded = true;
+          tell({ type: "succeeded", group });
+        }
+      } else if (standing.isSucceeded) {
+        // Its next run is a later one than this, and takes the lease from it at once.
+        tell({ type: "outlived", group });
+        return;
+      } else await holdGroup(options, keeping, taken.hold, stopping);
     } catch (thrown) {
-      tell({ type: "failed", group: keeping.n, error: toCotalError(thrown) });
+      tell({ type: "failed", group, error: toCotalError(thrown) });
     }
     await pause(LOOK_MS, stopping);
   }
@@ -115,7 +132,7 @@ async function holdGroup(options: GroupsOptions, keeping: Keeping, hold: Hold, s
     keeping.bell.ring();
   });
   try {
-    await writeAgain(options, keeping, signal);
+    await writeAgain(options, keeping, hold, signal);
   } finally {
     group.isHeld = false;
     ending.abort();
@@ -138,7 +155,12 @@ async function renewed(hold: Hold, signal: AbortSignal): Promise<void> {
   }
 }
 
-async function writeAgain(options: GroupsOptions, { group, n, bell }: Keeping, signal: AbortSignal): Promise<void> {
+async function writeAgain(
+  options: GroupsOptions,
+  { group, n, bell }: Keeping,
+  hold: Hold,
+  signal: AbortSignal,
+): Promise<void> {
   const { nc, space, groups, me, tell } = options;
   let wait = AGAIN_MS.first;
   while (!signal.aborted) {
@@ -150,6 +172,8 @@ async function writeAgain(options: GroupsOptions, { group, n, bell }: Keeping, s
       await writeGroup({ ...own, tell: told }, signal);
     } catch (thrown) {
       tell({ type: "failed", group: n, error: toCotalError(thrown) });
+      // Overtaken: whoever it was may have the lease too, and then nothing is to be fought for.
+      if (isCode(thrown, ErrorCode.Conflict) && !(await hold.renew(true).catch(() => true))) return;
       wait = performance.now() - began > AGAIN_MS.most ? AGAIN_MS.first : Math.min(2 * wait, AGAIN_MS.most);
       await pause(wait, signal);
     }

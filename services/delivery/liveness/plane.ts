@@ -10,21 +10,28 @@
  */
 import { randomBytes } from "node:crypto";
 import type { NatsConnection } from "@nats-io/transport-node";
-import { type LeaseHolder, type LeasePlace, lookAtLease } from "../../../shared/broker/lease.ts";
+import { type LeaseHolder, type LeasePlace, type LeaseRow, lookAtLease } from "../../../shared/broker/lease.ts";
 import { createLiveness } from "./liveness.ts";
 import { gradeLeases } from "./verdict.ts";
 
 /** A run of one instance: the next run of it has a higher epoch (§13.1), and takes its leases over at once. */
 export type Run = { readonly uid: string; readonly epoch: number; readonly principal: string };
 
-export function holderOf({ uid, epoch, principal }: Run): LeaseHolder {
+export type RunHolder = LeaseHolder & {
+  /** The row is of a later run of this very instance. */
+  readonly isSucceededBy: (row: LeaseRow) => boolean;
+};
+
+export function holderOf({ uid, epoch, principal }: Run): RunHolder {
+  const runOf = ({ holder }: LeaseRow): number => {
+    const [its, at] = holder.split(".");
+    return its === uid ? Number(at) : Number.NaN;
+  };
   return {
     holder: `${uid}.${epoch}`,
     principal,
-    succeeds: ({ holder }) => {
-      const [its, at] = holder.split(".");
-      return its === uid && Number(at) < epoch;
-    },
+    succeeds: (row) => runOf(row) < epoch,
+    isSucceededBy: (row) => runOf(row) > epoch,
   };
 }
 
