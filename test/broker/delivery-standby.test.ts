@@ -140,6 +140,7 @@ test("A.03 member groups are shared: a process that comes later takes its share,
   try {
     await until("one has them all", async () => (await counts()).includes(4), TAKEOVER_MS);
     const alone = new Set(await holders());
+    expect(alone.size).toBe(1);
     const second = startDeliveryService(space);
     daemons.push(second);
     await second.ready();
