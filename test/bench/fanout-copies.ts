@@ -47,10 +47,10 @@ export async function copies(report: Report, sizes: FanoutSizes): Promise<void> 
         joined,
       });
     }
-    await lostOnKill(rig, report);
   } finally {
     await rig.stop();
   }
+  await lostOnKill(report, sizes);
 }
 
 /** So many for each channel, members from now on. */
@@ -109,20 +109,33 @@ async function rateOf(
 }
 
 /** What the broker had confirmed, and does not have after it was killed. */
-async function lostOnKill(rig: FanoutRig, report: Report): Promise<void> {
-  const { dlv } = spaceNames(SPACE);
-  const stored = async (): Promise<number> => (await streamState(rig.nc, dlv)).messages;
-  const before = await stored();
-  await rig.broker.kill();
-  await rig.broker.restart();
-  await rig.nc.reconnect().catch(() => undefined);
-  let after: number | undefined;
-  while (after === undefined) {
-    after = await stored().catch(() => undefined);
-    if (after === undefined) await pause(100);
+async function lostOnKill(report: Report, { copies: count }: FanoutSizes): Promise<void> {
+  const rig = await startFanoutRig();
+  try {
+    const channel = "kept";
+    await membersOf(rig, [channel], FEW);
+    const { dlv } = spaceNames(SPACE);
+    const stored = async (): Promise<number> => (await streamState(rig.nc, dlv)).messages;
+    const running = rig.run();
+    let last = 0;
+    await pipelined(count / FEW, IN_FLIGHT, async () => {
+      last = Math.max(last, await rig.post(channel, TEXT));
+    });
+    await rig.passed(last);
+    await running.stop();
+    const before = await stored();
+    await rig.broker.kill();
+    await rig.broker.restart();
+    let after: number | undefined;
+    while (after === undefined) {
+      after = await stored().catch(() => undefined);
+      if (after === undefined) await pause(100);
+    }
+    const about = { metric: "lost_on_kill", unit: "%", aim: "0", note: "of the confirmed, by a kill -9 of the broker" };
+    report(benchLine(BENCH, about, [(100 * (before - after)) / before]), about);
+  } finally {
+    await rig.stop();
   }
-  const about = { metric: "lost_on_kill", unit: "%", aim: "0", note: "of the confirmed, by a kill -9 of the broker" };
-  report(benchLine(BENCH, about, [(100 * (before - after)) / before]), about);
 }
 
 /** The process has started, and what it has to do is not begun. */

@@ -40,14 +40,15 @@ async function measure(broker: OtherBroker, report: Report, sizes: FanoutSizes):
   try {
     for (const count of sizes.members) {
       const posts = Math.max(1, Math.floor(sizes.copies / count));
+      await broker.receivers(count);
       const rates = await rounds(async () => {
-        await broker.receivers(count);
         const began = performance.now();
         await broker.flood(posts);
         const rate = (posts * count * 1000) / (performance.now() - began);
-        await broker.forget();
+        await broker.empty();
         return rate;
       });
+      await broker.forget();
       tell(`copies_rate_${count}`, "1/s", rates, "receivers that are away; until each post is confirmed");
     }
     await broker.receivers(1);

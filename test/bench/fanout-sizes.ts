@@ -17,7 +17,7 @@ export type FanoutSizes = {
 };
 
 export const FANOUT_SIZES: FanoutSizes = {
-  rounds: 5,
+  rounds: 3,
   copies: 60_000,
   members: [10, 100, 1000],
   channels: [1, 10, 100, 1000],

@@ -51,19 +51,27 @@ export async function startMosquitto(program: string): Promise<OtherBroker> {
     openMqtt({ port, id: `receiver${n}`, clean, onMessage });
   const each = (run: (n: number) => Promise<void>): Promise<void> => pipelined(count, AT_ONCE, run);
 
+  const beAway = (): Promise<void> =>
+    each(async (n) => {
+      const session = await open(n, false);
+      await session.subscribe(TOPIC);
+      await session.close();
+    });
+  const forget = (): Promise<void> => each(async (n) => (await open(n, true)).close());
+
   await start();
   return {
     name: "mosquitto",
-    receivers: async (wanted) => {
+    receivers: (wanted) => {
       count = wanted;
-      await each(async (n) => {
-        const session = await open(n, false);
-        await session.subscribe(TOPIC);
-        await session.close();
-      });
+      return beAway();
     },
     flood: (posts) => pipelined(posts, IN_FLIGHT, publish),
-    forget: () => each(async (n) => (await open(n, true)).close()),
+    empty: async () => {
+      await forget();
+      await beAway();
+    },
+    forget,
     catchUp: async (wanted) => {
       let came = 0;
       let all: (() => void) | undefined;

@@ -12,6 +12,8 @@ export type OtherBroker = {
   readonly receivers: (count: number) => Promise<void>;
   /** Publishes so many to all receivers; resolves once each is confirmed. */
   readonly flood: (posts: number) => Promise<void>;
+  /** Takes away what waits for them. */
+  readonly empty: () => Promise<void>;
   /** Forgets the receivers and what waits for them. */
   readonly forget: () => Promise<void>;
   /** One receiver, alone, comes back to so many; milliseconds until it has acknowledged them all. */

@@ -68,6 +68,7 @@ export async function startRabbitmq(
       const at = await open();
       await pipelined(posts, IN_FLIGHT, () => publish(at));
     },
+    empty: () => each((at, name) => at.purgeQueue(name)),
     forget: () => each((at, name) => at.deleteQueue(name)),
     catchUp: async (wanted) => {
       const at = await open();
