@@ -37,7 +37,9 @@ describe("cotal up", () => {
           "evict-principals",
           "frontier",
           "history",
+          "pending",
           "principal-liveness",
+          "proof",
           "records",
           "roster",
         ]);
