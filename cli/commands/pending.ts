@@ -27,7 +27,12 @@ import type { Target } from "../target.ts";
 import { oneLine, table } from "../text.ts";
 
 type Options = { readonly all?: boolean };
-type Told = { readonly asOf: number; readonly fanout: FanoutState; readonly members: readonly MemberPending[] };
+type Told = {
+  readonly asOf: number;
+  readonly fanout: FanoutState;
+  readonly members: readonly MemberPending[];
+  readonly queues: readonly TierPending[];
+};
 
 export function registerPending(program: Command): void {
   const command = program
@@ -54,7 +59,7 @@ async function pending({ options, out, target }: Invocation<Options>, who?: stri
   const { asOf, fanout, member } = await withSession({ target: at, credentials, out, stays: false }, (session) =>
     session.proof.pending(),
   );
-  print(out, { asOf, fanout, members: [member] }, true);
+  print(out, { asOf, fanout, members: [member], queues: [] }, true);
 }
 
 function isOperators(credentials: Credentials): boolean {
@@ -67,16 +72,18 @@ async function everybodys(at: Target, credentials: Credentials, who: string | un
   const of = who === undefined ? undefined : parseDotForm(who);
   return withRail(at, credentials, async (rail) => {
     const members: MemberPending[] = [];
+    const queues: TierPending[] = [];
     let cursor: number | undefined;
     let last: PendingAnswer;
     do {
       const args = { ...(of === undefined ? {} : { of }), ...(cursor === undefined ? {} : { cursor }) };
       last = await rail.askDelivery(DeliveryCommand.Pending, args, PendingAnswer);
       members.push(...last.members.filter((member) => of !== undefined || isNamed(member, who)));
+      if (who === undefined) queues.push(...(last.queues ?? []));
       ({ cursor } = last);
     } while (cursor !== undefined);
     if (who !== undefined && members.length === 0) throw nobody(who);
-    return { asOf: last.asOf, fanout: last.fanout, members };
+    return { asOf: last.asOf, fanout: last.fanout, members, queues };
   });
 }
 
@@ -91,9 +98,10 @@ function nobody(who: string): CotalError {
   });
 }
 
-function print(out: Output, { asOf, fanout, members }: Told, all: boolean): void {
+function print(out: Output, { asOf, fanout, members, queues }: Told, all: boolean): void {
   const rows: string[][] = [];
-  const queues = new Set<string>();
+  /** A queue is one, however many share it. */
+  const roles = new Map(queues.map((queue) => [queue.role, queue]));
   let quiet = 0;
   for (const member of members.toSorted((a, b) => oldestOf(a) - oldestOf(b))) {
     const tiers = member.tiers.filter((tier) => all || isWaiting(tier));
@@ -101,34 +109,34 @@ function print(out: Output, { asOf, fanout, members }: Told, all: boolean): void
       quiet += 1;
       continue;
     }
-    if (out.json) {
-      const told = member.tiers.map((tier) => withInstants(tier, "oldestAt", "deliveredAt", "settledAt"));
-      out.item({ kind: "pending", ...member, tiers: told });
-    }
+    out.item({ kind: "pending", ...member, tiers: member.tiers.map(timed) });
     for (const tier of tiers) {
-      // A queue is one, however many share it.
-      if (tier.tier === "role" && queues.has(tier.role ?? "")) continue;
-      if (tier.tier === "role") queues.add(tier.role ?? "");
-      rows.push(rowOf(member, tier, asOf));
+      if (tier.tier === "role") roles.set(tier.role, tier);
+      else rows.push(rowOf(member, tier, asOf));
     }
   }
+  for (const queue of queues) out.item({ kind: "pending-role", ...timed(queue) });
+  for (const queue of roles.values()) rows.push(rowOf(undefined, queue, asOf));
   const { stored, copied } = fanout;
-  const behind = Math.max(0, stored - copied);
+  const more = quiet === 0 ? "" : `nothing waits for ${quiet} more; `;
+  const behind =
+    copied < stored ? `posts from ${copied + 1} to ${stored} have no copies yet` : "every post has its copies";
   out.item(
     { kind: "pending-as-of", asOf: instant(asOf), stored, copied, quiet },
     ...(rows.length === 0 ? [] : table([HEAD, ...rows])),
-    `${quiet === 0 ? "" : `nothing waits for ${quiet} more; `}as of ${instant(asOf)}; ${
-      behind === 0 ? "every post has its copies" : `posts from ${copied + 1} to ${stored} have no copies yet`
-    }`,
+    `${more}as of ${instant(asOf)}; ${behind}`,
   );
 }
+
+const timed = (tier: TierPending) => withInstants(tier, "oldestAt", "deliveredAt", "settledAt");
 
 const HEAD = ["who", "what", "waiting", "handed out", "oldest", "last handed out", "last settled"];
 const WHAT = { dm: "direct messages", durable: "channel copies", role: "requests" } as const;
 
-function rowOf(member: MemberPending, tier: TierPending, asOf: number): string[] {
-  const who = tier.tier === "role" ? `role ${tier.role ?? ""}` : `${oneLine(member.name)} (${dotForm(member)})`;
-  if (tier.state === "missing") return [who, WHAT[tier.tier], "no inbox: nobody can fetch it", "-", "-", "-", "-"];
+function rowOf(member: MemberPending | undefined, tier: TierPending, asOf: number): string[] {
+  const who = member === undefined ? `role ${tier.role ?? ""}` : `${oneLine(member.name)} (${dotForm(member)})`;
+  if (tier.state === "missing")
+    return [who, WHAT[tier.tier], `${tier.stored}: nobody can fetch it`, "-", "-", "-", "-"];
   const { waiting, handed, redelivered, oldestAt, deliveredAt, settledAt } = tier;
   const again = redelivered === 0 ? "" : ` (${redelivered} again)`;
   const times = [oldestAt, deliveredAt, settledAt].map((at) => ago(asOf, at));

@@ -41,8 +41,7 @@ async function trace({ options, out, target }: Invocation<Options>, id = ""): Pr
 }
 
 function messageOf(id: string, { kind, seq }: Options): OwnMessage {
-  if (id === "")
-    throw new UsageError("which message is not said", { next: "cotal send, dm and ask --json give its id" });
+  if (id === "") throw new UsageError("which message is not said", { next: "cotal send, dm and ask print its id" });
   if ((kind === undefined) !== (seq === undefined)) {
     throw new UsageError("--kind and --seq say the place together", { next: "name both, or neither" });
   }

@@ -12,9 +12,10 @@ import { randomBytes } from "node:crypto";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { jsApi } from "../protocol/base/broker-subjects.ts";
 import { drawNonce } from "../protocol/base/principals.ts";
-import { apiRequest, numberIn, objectIn } from "./api.ts";
+import { apiRequest, numberIn } from "./api.ts";
 import { type HistoryLimits, lawfulHere } from "./limits.ts";
 import { directCount } from "./pages.ts";
+import { subjectCounts } from "./subject-counts.ts";
 
 export type Removal = {
   readonly subjects: readonly { readonly subject: string; readonly messages: number; readonly kept: number }[];
@@ -29,8 +30,6 @@ export type PreviewOptions = {
   readonly nowMs?: number;
 };
 
-/** The broker counts so many subjects in one answer. */
-const MOST_SUBJECTS = 100_000;
 /** Each is one question. */
 const MOST_AGED = 2000;
 const AT_ONCE = 32;
@@ -60,16 +59,6 @@ export async function previewLimits(
   });
   const whole = counts.whole && (since === undefined || aged.length === counts.of.length);
   return { subjects: subjects.toSorted((a, b) => b.messages - a.messages), whole };
-}
-
-/** Most messages first. */
-async function subjectCounts(nc: NatsConnection, stream: string, filter: string) {
-  const body = { subjects_filter: filter };
-  const answer = await apiRequest(nc, jsApi.streamInfo(stream), `count what ${stream} holds`, body);
-  const { subjects } = objectIn(answer, "state");
-  const of = Object.entries((subjects ?? {}) as Record<string, number>).toSorted(([, a], [, b]) => b - a);
-  const total = answer["total"] === undefined ? of.length : numberIn(answer, "total");
-  return { of, whole: total <= Math.min(of.length, MOST_SUBJECTS) };
 }
 
 /** Where there are no direct gets: a consumer that nobody reads knows what it would begin with, and goes by itself. */

@@ -325,6 +325,38 @@ describe("§4 where a message of one's own is", () => {
     expect(found).toMatchObject({ recipients: { list: [{ why: "mention", name: named.view.name ?? "t9_named" }] } });
   }, 30_000);
 
+  test("a channel that was made live owes its members nothing more, and they are not called short of it", async () => {
+    const [poster, member] = await mintAll("t12_poster", "t12_member");
+    await (await again(member)).join("t12");
+    const from = await again(poster);
+    const kept = await from.send("t12", "while durable");
+    await until("it is copied", async () => (await statesOf(poster, { id: kept.id }))["t12_member"] !== "copying");
+    await space.call("channel-set", { channel: "t12", change: { deliveryClass: "live" } });
+    const sent = await from.send("t12", "while live");
+    await until("the fan-out has passed it", async () => (await pending()).fanout.copied >= sent.seq);
+    expect(await statesOf(poster, { id: sent.id })).toEqual({});
+    expect(Object.keys(await statesOf(poster, { id: kept.id }))).toEqual(["t12_member"]);
+  }, 30_000);
+
+  test("a search reads so many messages and says how far it came; an older one is found at its place", async () => {
+    const [poster, to] = await mintAll("t13_poster", "t13_to");
+    const from = await again(poster);
+    const oldest = await from.dm(idOf(to), "the oldest");
+    const more = await Promise.all(Array.from({ length: 1500 }, (_, n) => from.dm(idOf(to), `dm ${n}`)));
+    const answer = await proof(poster, { about: "message", id: oldest.id });
+    expect(answer).toMatchObject({
+      found: [],
+      looked: [{ whole: true }, { kind: "dm", whole: false }, { whole: true }],
+    });
+    const looked = answer.about === "message" ? answer.looked[1] : undefined;
+    expect(looked?.messages).toBe(1000);
+    expect(looked?.fromSeq).toBeGreaterThan(oldest.seq);
+    // Whatever lies at or above what it names was looked at.
+    const lowest = more.find(({ seq }) => seq === looked?.fromSeq);
+    expect(await trace(poster, { id: lowest?.id })).toHaveLength(1);
+    expect(await trace(poster, { id: oldest.id, kind: "dm", seq: oldest.seq })).toHaveLength(1);
+  }, 60_000);
+
   test("copies that a join was owed are found, though they stand behind newer ones", async () => {
     const [poster, to] = await mintAll("t10_poster", "t10_to");
     const from = await again(poster);
@@ -394,6 +426,8 @@ describe("§8.1 where a request to a role is", () => {
   test("a role that nobody was ever given has no queue, and so nobody can fetch it", async () => {
     const asker = await space.mint({ actor: "t21_asker", ...all });
     const sent = await (await again(asker)).ask("nobodys", "hello?");
+    const { queues } = await pending();
+    expect(queues).toContainEqual({ tier: "role", role: "nobodys", state: "missing", stored: 1 });
     expect(await trace(asker, { id: sent.id })).toMatchObject([{ queue: "missing", request: { state: "waiting" } }]);
   }, 30_000);
 });

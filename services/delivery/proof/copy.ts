@@ -14,8 +14,9 @@ import { CopyKind, Header } from "../../../shared/protocol/base/headers.ts";
 export type Post = { readonly seq: number; readonly timeMs: number };
 export type FoundCopy = { readonly seq: number; readonly timeMs: number; readonly why: CopyKind };
 
-/** Reads that one answer may make for this; shared by all members that it tells of. */
+/** Reads that one answer may make for this, a large copy counting for several; shared by all whom it tells of. */
 export type ReadBudget = { left: number };
+const BYTES_OF_A_READ = 4096;
 
 /** Two streams may be led by two servers, whose clocks differ a little. */
 const CLOCKS_MS = 10_000;
@@ -26,10 +27,12 @@ export async function findCopy(
   post: Post,
   budget: ReadBudget,
 ): Promise<FoundCopy | "absent" | "unknown"> {
-  const next = (from: number): Promise<StoredEntry | undefined> => {
-    budget.left -= 1;
-    return leaderNext(nc, stream, subject, from);
+  const paid = async (reading: Promise<StoredEntry | undefined>): Promise<StoredEntry | undefined> => {
+    const entry = await reading;
+    budget.left -= 1 + Math.floor((entry?.data.length ?? 0) / BYTES_OF_A_READ);
+    return entry;
   };
+  const next = (from: number): Promise<StoredEntry | undefined> => paid(leaderNext(nc, stream, subject, from));
   /** The first copy that is so, where all behind one that is so are. */
   const firstThat = async (isSo: (entry: StoredEntry) => boolean, last: StoredEntry) => {
     let [low, high, found] = [1, last.seq, last];
@@ -43,8 +46,8 @@ export async function findCopy(
     return found;
   };
 
-  budget.left -= 1;
-  const last = await leaderLast(nc, stream, subject);
+  if (budget.left <= 0) return "unknown";
+  const last = await paid(leaderLast(nc, stream, subject));
   if (last === undefined) return "absent";
   const placed = await firstThat((entry) => sourceOf(entry) >= post.seq, last);
   if (sourceOf(placed) === post.seq) return copyOf(placed);

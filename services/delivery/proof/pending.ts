@@ -22,7 +22,16 @@ import type {
 import { type Lifecycle, groupOf, parseLifecycle } from "../../../shared/protocol/ledger/member-rows.ts";
 import { AclRow, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
 import { atOnce } from "./at-once.ts";
-import { type Place, type ProofParts, copiesPlace, dmPlace, momentOf, pendingAt, rolePlace } from "./tiers.ts";
+import {
+  type Place,
+  type ProofParts,
+  copiesPlace,
+  dmPlace,
+  momentOf,
+  pendingAt,
+  queuesOf,
+  rolePlace,
+} from "./tiers.ts";
 
 /** Lifecycles of one answer, and questions to the broker at a time. */
 const PAGE = 64;
@@ -40,7 +49,8 @@ export async function pendingPage(parts: ProofParts, { of, cursor }: PendingArgs
   });
   const listed = page.rows.flatMap(({ key, kind, data }) => (kind === "marker" ? [] : readList(key, data)));
   const members = await pendingOf(parts, listed);
-  return { ...moment, members, ...(page.cursor === undefined ? {} : { cursor: page.cursor }) };
+  const queues = of === undefined && cursor === undefined ? { queues: await queuesOf(parts) } : {};
+  return { ...moment, members, ...queues, ...(page.cursor === undefined ? {} : { cursor: page.cursor }) };
 }
 
 /** Throws `failed-precondition` for who has no inbox of its own. */

@@ -21,17 +21,20 @@ export type Rail = {
   readonly filter: string;
   /** Messages of one search. */
   readonly most: number;
-  readonly read: (window: Window) => Promise<readonly StoredEntry[]>;
+  /** What of them lies within these sequences, oldest first. */
+  readonly read: (window: Window) => AsyncIterable<StoredEntry>;
 };
 
 type Window = { readonly start: number; readonly end: number };
 
 /** Direct messages and requests have no direct gets (W8.17): each costs a question. */
 const MOST = { paged: 4000, single: 1000 } as const;
-/** Sequences of the first window; one with little in it makes the next one wider. */
-const SPAN = 1024;
+const MOST_BYTES = 32 * 1024 * 1024;
+/** Sequences of the first window, which a budget always holds; one with little in it makes the next one wider. */
+const SPAN = 64;
 const GROWTH = 4;
-const PAGE = 500;
+const SPARSE = { messages: 250, bytes: 512 * 1024 } as const;
+const PAGE = 256;
 const PAGE_BYTES = 2 * 1024 * 1024;
 /** An id may stand on several messages; more of them than this are not told. */
 const MOST_FOUND = 8;
@@ -63,23 +66,32 @@ export type Found = {
   readonly looked: { readonly messages: number; readonly fromSeq: number; readonly whole: boolean };
 };
 
-/** Backwards from the newest. Stops at the caller's deadline too. */
+/** Backwards from the newest, a window at a time. Stops at the caller's deadline too. */
 export async function searchId(nc: NatsConnection, rail: Rail, id: string, signal: AbortSignal): Promise<Found> {
   const { firstSeq, lastSeq } = await streamState(nc, rail.stream);
   // A stream that never held anything begins at 0.
   const first = Math.max(firstSeq, 1);
-  const entries: StoredEntry[] = [];
-  let [messages, end, span] = [0, lastSeq, SPAN];
-  while (end >= first && messages < rail.most && entries.length < MOST_FOUND && !signal.aborted) {
+  let found: StoredEntry[] = [];
+  let [messages, bytes, end, span] = [0, 0, lastSeq, SPAN];
+  const isSpent = (): boolean => messages >= rail.most || bytes >= MOST_BYTES || signal.aborted;
+  while (end >= first && found.length < MOST_FOUND && !isSpent()) {
     const start = Math.max(first, end - span + 1);
-    const window = await rail.read({ start, end });
-    messages += window.length;
-    entries.push(...window.filter((entry) => hasId(entry, id)).toReversed());
+    const before = { messages, bytes };
+    const here: StoredEntry[] = [];
+    for await (const entry of rail.read({ start, end })) {
+      messages += 1;
+      bytes += entry.data.length;
+      if (hasId(entry, id)) here.push(entry);
+      if (isSpent()) break;
+    }
+    found = [...found, ...here.toReversed()];
+    // A window that was not read to its end was not looked through.
+    if (isSpent()) break;
     end = start - 1;
-    if (window.length * GROWTH <= SPAN) span *= GROWTH;
+    const isSparse = messages - before.messages <= SPARSE.messages && bytes - before.bytes <= SPARSE.bytes;
+    if (isSparse) span *= GROWTH;
   }
-  const whole = end < first;
-  return { entries: entries.slice(0, MOST_FOUND), looked: { messages, fromSeq: end + 1, whole } };
+  return { entries: found.slice(0, MOST_FOUND), looked: { messages, fromSeq: end + 1, whole: end < first } };
 }
 
 /** The message at its place, if it is the caller's and has the id. */
@@ -102,34 +114,30 @@ function hasId({ subject, headers, data }: StoredEntry, id: string): boolean {
   return read?.ok === true && read.delivery.message.id === id;
 }
 
-async function readPages(
+async function* readPages(
   nc: NatsConnection,
   stream: string,
   filter: string,
   { start, end }: Window,
-): Promise<StoredEntry[]> {
-  const found: StoredEntry[] = [];
+): AsyncGenerator<StoredEntry> {
   for (let from: number | undefined = start; from !== undefined && from <= end;) {
     const range = { filter, fromSeq: from, upToSeq: end, batch: PAGE, maxBytes: PAGE_BYTES };
     const { messages, nextSeq } = await directPage(nc, stream, range);
-    found.push(...messages);
+    yield* messages;
     from = nextSeq;
   }
-  return found;
 }
 
-async function readEach(
+async function* readEach(
   nc: NatsConnection,
   stream: string,
   filter: string,
   { start, end }: Window,
-): Promise<StoredEntry[]> {
-  const found: StoredEntry[] = [];
+): AsyncGenerator<StoredEntry> {
   for (let from = start; from <= end;) {
     const entry = await leaderNext(nc, stream, filter, from);
-    if (entry === undefined || entry.seq > end) break;
-    found.push(entry);
+    if (entry === undefined || entry.seq > end) return;
+    yield entry;
     from = entry.seq + 1;
   }
-  return found;
 }

@@ -7,7 +7,10 @@ import { durableState } from "../../../shared/broker/durable-state.ts";
 import { streamState } from "../../../shared/broker/ensure.ts";
 import { leaderNext } from "../../../shared/broker/reads.ts";
 import { dlvDurable, dmDurable, roleDurable, spaceNames } from "../../../shared/protocol/base/names.ts";
-import { spaceSubjects } from "../../../shared/protocol/base/subjects.ts";
+import { parseSubject, spaceSubjects } from "../../../shared/protocol/base/subjects.ts";
+import { ROLE_TOKEN } from "../../../shared/protocol/base/grammar.ts";
+import { subjectCounts } from "../../../shared/broker/subject-counts.ts";
+import { atOnce } from "./at-once.ts";
 import type { FanoutState, TierPending } from "../../../shared/protocol/endpoint/proof-shapes.ts";
 import type { Lifecycle } from "../../../shared/protocol/ledger/member-rows.ts";
 import { readMarker } from "../fanout/marker.ts";
@@ -47,7 +50,10 @@ export async function pendingAt(
   is: Pick<TierPending, "tier" | "role">,
 ): Promise<TierPending> {
   const found = await durableState(store, stream, durable);
-  if (found === undefined) return { ...is, state: "missing" };
+  if (found === undefined) {
+    const counts = await subjectCounts(store, stream, filter);
+    return { ...is, state: "missing", stored: counts.of.reduce((sum, [, messages]) => sum + messages, 0) };
+  }
   const { waiting, out: handed, redelivered, deliveredAt, settledAt } = found;
   const from = handed > 0 ? found.floorSeq : found.deliveredSeq;
   const oldest = waiting + handed === 0 ? undefined : await leaderNext(store, stream, filter, from + 1);
@@ -62,6 +68,22 @@ export async function pendingAt(
     ...(settledAt === undefined ? {} : { settledAt }),
   };
 }
+
+/** Roles of one answer, those with most requests first. */
+const MOST_QUEUES = 128;
+
+/** What waits for each role that requests are stored for, by whoever they are. */
+export async function queuesOf({ store, space }: ProofParts): Promise<TierPending[]> {
+  const { of } = await subjectCounts(store, spaceNames(space).task, spaceSubjects(space).svcAll);
+  const roles = new Set(
+    of.flatMap(([subject]) => parseSubject(subject)?.rest ?? []).filter((role) => ROLE_TOKEN.test(role)),
+  );
+  return atOnce([...roles].slice(0, MOST_QUEUES), QUEUES_AT_ONCE, (role) =>
+    pendingAt(store, rolePlace(space, role), { tier: "role", role }),
+  );
+}
+
+const QUEUES_AT_ONCE = 32;
 
 export type Moment = { readonly asOf: number; readonly fanout: FanoutState };
 

@@ -40,8 +40,8 @@ export type TraceParts = ProofParts & {
 /** Recipients of one answer, and how many are looked at together. */
 const PAGE = 64;
 const AT_ONCE = 16;
-/** Reads for copies of one answer. */
-const READS = 8192;
+/** Reads for copies of one answer: 64 MiB at most. */
+const READS = 16_384;
 /** Lifecycles that one principal may have with a read list: one, or two around its renewal. */
 const LIFECYCLES = 16;
 /** Records that are looked through for a request that has left the queue. */
@@ -80,10 +80,9 @@ export async function tracedChat(
   const budget = { left: READS };
   const post = { seq: entry.seq, timeMs: entry.timeMs };
   const all = await atOnce(page, AT_ONCE, (one) => copyRecipient(parts, one, post, copied.groups, budget));
-  // A name in a text on a durable channel owes nothing by itself.
-  const list = all.filter(({ why, copiedAt }) => {
-    return why !== CopyKind.Mention || copiedAt !== undefined || deliveryClass === "live";
-  });
+  // A name in a text owes nothing on a durable channel, nor does a membership on a live one.
+  const owes = deliveryClass === "live" ? CopyKind.Mention : CopyKind.Durable;
+  const list = all.filter(({ why, copiedAt }) => why === owes || copiedAt !== undefined);
   const last = page.at(-1)?.lifecycle.key;
   const more = last === undefined || rest.length <= PAGE ? {} : { after: last };
   return { ...is, recipients: { shown: true, list, whole, ...more } };

@@ -37,8 +37,8 @@ export const TierPending = z.union([
     deliveredAt: time.optional(),
     settledAt: time.optional(),
   }),
-  /** There is no such durable: what is sent there, nobody can fetch. */
-  z.looseObject({ tier: Tier, role: z.string().optional(), state: z.literal("missing") }),
+  /** There is no such durable: what is stored there, nobody can fetch. */
+  z.looseObject({ tier: Tier, role: z.string().optional(), state: z.literal("missing"), stored: count }),
 ]);
 export type TierPending = z.infer<typeof TierPending>;
 
@@ -66,6 +66,8 @@ export const PendingAnswer = z.looseObject({
   asOf: time,
   fanout: FanoutState,
   members: z.array(MemberPending),
+  /** With the first page of all: each role that requests are stored for, whether anybody holds it or not. */
+  queues: z.array(TierPending).optional(),
   /** Where the next page begins; left out at the end. */
   cursor: count.optional(),
 });
