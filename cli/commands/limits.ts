@@ -23,7 +23,7 @@ export function registerLimits(program: Command): void {
   handle(limits.command("show").description("show them"), show);
   const set = limits
     .command("set")
-    .description("change one; what lies past a lowered limit is removed at once")
+    .description("change one; what lies past a lowered limit is removed at once, which --dry-run shows before")
     .addArgument(new Argument("<store>", "which history").choices(LimitStore.options))
     .option("--age <time>", "oldest message kept, such as 30d, or none")
     .option("--count <n>", "messages kept for each subject, or none")

@@ -3,7 +3,7 @@ import { type Command, Option } from "commander";
 import type { OwnMessage, Trace } from "../../shared/client/session-types.ts";
 import {
   type Looked,
-  MessageKindOf,
+  SentKind,
   type Recipient,
   type RecipientState,
   type TracedMessage,
@@ -22,7 +22,7 @@ export function registerTrace(program: Command): void {
   const command = program
     .command("trace <id>")
     .description("show where a message of your own is: stored, copied, handed out, confirmed")
-    .addOption(new Option("--kind <kind>", "of a message whose place is known").choices(MessageKindOf.options))
+    .addOption(new Option("--kind <kind>", "of a message whose place is known").choices(SentKind.options))
     .option("--seq <n>", "where it is stored, as the send said", wholeNumber("--seq", 1, 999_999_999_999_999));
   handle<Options>(command, trace);
 }
@@ -45,7 +45,7 @@ function messageOf(id: string, { kind, seq }: Options): OwnMessage {
   if ((kind === undefined) !== (seq === undefined)) {
     throw new UsageError("--kind and --seq say the place together", { next: "name both, or neither" });
   }
-  return kind === undefined || seq === undefined ? { id } : { id, kind: MessageKindOf.parse(kind), seq };
+  return kind === undefined || seq === undefined ? { id } : { id, kind: SentKind.parse(kind), seq };
 }
 
 function asItem(id: string, { asOf }: Trace, { kind: what, ...found }: TracedMessage): Item {

@@ -7,7 +7,7 @@
 import { dotForm } from "../../../shared/protocol/base/principals.ts";
 import type { Caller } from "../../../shared/protocol/endpoint/grammar.ts";
 import type { Looked, ProofAnswer, ProofArgs, TracedMessage } from "../../../shared/protocol/endpoint/proof-shapes.ts";
-import { MessageKindOf } from "../../../shared/protocol/endpoint/proof-shapes.ts";
+import { SentKind } from "../../../shared/protocol/endpoint/proof-shapes.ts";
 import type { StoredEntry } from "../../../shared/broker/reads.ts";
 import { ownPending } from "./pending.ts";
 import { ownAt, railsOf, searchId } from "./search.ts";
@@ -46,7 +46,7 @@ async function searched(parts: TraceParts, caller: Caller, id: string, signal: A
   const { store, space } = parts;
   const rails = railsOf(store, space, caller.principal);
   const each = await Promise.all(
-    MessageKindOf.options.map(async (kind): Promise<Answer> => {
+    SentKind.options.map(async (kind): Promise<Answer> => {
       const { entries, looked } = await searchId(store, rails[kind], id, signal);
       const found: TracedMessage[] = [];
       for (const entry of entries) found.push(await traced(parts, caller, kind, id, entry));
@@ -63,7 +63,7 @@ async function searched(parts: TraceParts, caller: Caller, id: string, signal: A
 function traced(
   parts: TraceParts,
   caller: Caller,
-  kind: MessageKindOf,
+  kind: SentKind,
   id: string,
   entry: StoredEntry,
   after?: string,

@@ -13,7 +13,7 @@ import { spaceNames } from "../../../shared/protocol/base/names.ts";
 import { type Principal, dotForm } from "../../../shared/protocol/base/principals.ts";
 import { parseSubject, spaceSubjects } from "../../../shared/protocol/base/subjects.ts";
 import { readDelivery } from "../../../shared/protocol/chat/message.ts";
-import type { MessageKindOf } from "../../../shared/protocol/endpoint/proof-shapes.ts";
+import type { SentKind } from "../../../shared/protocol/endpoint/proof-shapes.ts";
 
 export type Rail = {
   readonly stream: string;
@@ -39,7 +39,7 @@ const PAGE_BYTES = 2 * 1024 * 1024;
 /** An id may stand on several messages; more of them than this are not told. */
 const MOST_FOUND = 8;
 
-export function railsOf(nc: NatsConnection, space: string, me: Principal): Readonly<Record<MessageKindOf, Rail>> {
+export function railsOf(nc: NatsConnection, space: string, me: Principal): Readonly<Record<SentKind, Rail>> {
   const names = spaceNames(space);
   const subjects = spaceSubjects(space);
   const paged = (stream: string, filter: string): Rail => ({

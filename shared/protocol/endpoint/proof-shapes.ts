@@ -3,7 +3,7 @@
  *
  * Invariants
  * 1. No answer carries content: numbers, times, names and channels.
- * 2. Every time is the broker's clock, in epoch milliseconds; so is `asOf`, the moment that an answer rests on.
+ * 2. Every time is the broker's clock, in epoch milliseconds; so is `asOf`: nothing in an answer was read before it.
  * 3. What is not known is said as a state of its own, and never as a number.
  */
 import { z } from "zod";
@@ -73,8 +73,8 @@ export const PendingAnswer = z.looseObject({
 });
 export type PendingAnswer = z.infer<typeof PendingAnswer>;
 
-export const MessageKindOf = z.enum(["chat", "dm", "ask"]);
-export type MessageKindOf = z.infer<typeof MessageKindOf>;
+export const SentKind = z.enum(["chat", "dm", "ask"]);
+export type SentKind = z.infer<typeof SentKind>;
 
 /** Longest id that is looked for. */
 const MAX_ID = 4096;
@@ -89,7 +89,7 @@ export const ProofArgs = z.union([
   z.strictObject({
     about: z.literal("message"),
     id: z.string().min(1).max(MAX_ID),
-    kind: MessageKindOf,
+    kind: SentKind,
     seq: sequence,
     after: z.string().max(256).optional(),
   }),
@@ -173,7 +173,7 @@ export const TracedMessage = z.union([
 export type TracedMessage = z.infer<typeof TracedMessage>;
 
 /** What was looked through: the caller's own messages of that kind down to `fromSeq`, or all that are stored. */
-export const Looked = z.looseObject({ kind: MessageKindOf, messages: count, fromSeq: count, whole: z.boolean() });
+export const Looked = z.looseObject({ kind: SentKind, messages: count, fromSeq: count, whole: z.boolean() });
 export type Looked = z.infer<typeof Looked>;
 
 export const ProofAnswer = z.union([
