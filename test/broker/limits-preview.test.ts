@@ -1,6 +1,7 @@
 /** What a lowered limit would remove, told before it is made (§8): the numbers of a dry run are those of the change. */
 import type { NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createStamp } from "../../services/delivery/fanout/limit.ts";
 import { previewLimits } from "../../shared/broker/limits-preview.ts";
 import { dlvDurable } from "../../shared/protocol/base/names.ts";
 import { LimitsPreviewAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
@@ -135,6 +136,24 @@ describe("W8.15 by age", () => {
     });
     expect((await names()).consumers).toContain(dlvDurable(first.view.principal, first.view.uid));
   });
+});
+
+test("W8.13 the stamp is the count of five seconds ago at most; a change that was cut short on its way reads as none", async () => {
+  let now = 0;
+  const stamp = createStamp(store, "main", () => now);
+  await space.call("limits-set", { store: "delivery", maxPerSubject: 500 });
+  expect(await stamp()).toBe("500");
+  await space.call("limits-set", { store: "delivery", maxPerSubject: 400 });
+  now = 2499;
+  expect(await stamp()).toBe("500");
+  now = 2500;
+  expect(await stamp()).toBe("400");
+  const info = (await store.request("$JS.API.STREAM.INFO.DLV_main", "")).json() as { config: object };
+  const cutShort = { ...info.config, max_msgs_per_subject: Number.MAX_SAFE_INTEGER };
+  await store.request("$JS.API.STREAM.UPDATE.DLV_main", JSON.stringify(cutShort));
+  now = 5000;
+  expect(await stamp()).toBe("none");
+  await space.call("limits-set", { store: "delivery", maxPerSubject: 1000 });
 });
 
 test.each([
