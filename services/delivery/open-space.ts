@@ -215,7 +215,7 @@ async function take(
     incarnation: { instanceId, epoch },
     registration,
     handlers: {
-      ...deliveryHandlers({ oracle, anycast: anycast.handlers, groups, store: store.nc, space }),
+      ...deliveryHandlers({ oracle, anycast, groups, store: store.nc, space, memberGroups }),
       ...readHandlers(mediatorOf(space, readStore.nc, storedAcl(readStore.nc, space))),
     },
   });

@@ -15,6 +15,7 @@ export const ProvisionerCommand = {
   ChannelSet: "channel-set",
   LimitsShow: "limits-show",
   LimitsSet: "limits-set",
+  LimitsPreview: "limits-preview",
   Check: "check",
   ChannelPurge: "channel-purge",
   HistoryPurge: "history-purge",
@@ -37,8 +38,8 @@ export const AuthCommand = {
 export type AuthCommand = (typeof AuthCommand)[keyof typeof AuthCommand];
 
 /**
- * Served by the delivery service: durable membership (§7), what became of an ask (§8.1), who of a principal is
- * connected, and ending that (§13.1), and whether a narrowed read list has been swept for (§8).
+ * Served by the delivery service: durable membership (§7), what became of an ask (§8.1), proof of delivery, who of a
+ * principal is connected, and ending that (§13.1), and whether a narrowed read list has been swept for (§8).
  */
 export const DeliveryCommand = {
   EvictPrincipals: "evict-principals",
@@ -50,6 +51,8 @@ export const DeliveryCommand = {
   AnycastCancel: "anycast-cancel",
   AnycastTakes: "anycast-takes",
   AclSwept: "acl-swept",
+  Pending: "pending",
+  Proof: "proof",
 } as const;
 export type DeliveryCommand = (typeof DeliveryCommand)[keyof typeof DeliveryCommand];
 
@@ -85,6 +88,15 @@ export const MEMBER_COMMANDS: readonly DeliveryCommand[] = [
   DeliveryCommand.DurableLeave,
   DeliveryCommand.DurableList,
 ];
+
+/**
+ * What of it every agent may ask for: what waits for itself, and where a message of its own is. One command for
+ * both, because each is a grant in a credential that has only so much room (16 KiB, supplement E).
+ */
+export const PROOF_COMMANDS: readonly DeliveryCommand[] = [DeliveryCommand.Proof];
+
+/** What of it the operator may ask for: what waits for anybody. */
+export const OPERATOR_DELIVERY_COMMANDS: readonly DeliveryCommand[] = [DeliveryCommand.Pending];
 
 /** What of the actor ledger the operator may ask for. */
 export const OPERATOR_AUTH_COMMANDS: readonly AuthCommand[] = [
@@ -125,6 +137,7 @@ export const OPERATOR_COMMANDS: readonly ProvisionerCommand[] = [
   ProvisionerCommand.ChannelSet,
   ProvisionerCommand.LimitsShow,
   ProvisionerCommand.LimitsSet,
+  ProvisionerCommand.LimitsPreview,
   ProvisionerCommand.Check,
   ProvisionerCommand.ChannelPurge,
   ProvisionerCommand.HistoryPurge,
@@ -151,6 +164,7 @@ export const DESK_COMMANDS: readonly ProvisionerCommand[] = [
   ProvisionerCommand.ChannelSet,
   ProvisionerCommand.LimitsShow,
   ProvisionerCommand.LimitsSet,
+  ProvisionerCommand.LimitsPreview,
   ProvisionerCommand.Check,
   ProvisionerCommand.ChannelPurge,
   ProvisionerCommand.HistoryPurge,

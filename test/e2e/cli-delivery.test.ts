@@ -38,7 +38,9 @@ describe("cotal up", () => {
           "evict-principals",
           "frontier",
           "history",
+          "pending",
           "principal-liveness",
+          "proof",
           "records",
           "roster",
         ]);

@@ -2,6 +2,7 @@
 import { AnycastStatus } from "../chat/anycast.ts";
 import { defineCluster } from "../contract/declare.ts";
 import * as shape from "./delivery-shapes.ts";
+import * as proof from "./proof-shapes.ts";
 
 const read = { class: "ephemeral", effect: "read" } as const;
 const write = { class: "ephemeral", effect: "write" } as const;
@@ -19,5 +20,7 @@ export const DELIVERY_CLUSTER = defineCluster({
     { name: "anycast-cancel", ...write, input: shape.AnycastArgs, output: AnycastStatus },
     { name: "anycast-takes", ...read, input: shape.AnycastTakesArgs, output: shape.AnycastTakesAnswer },
     { name: "acl-swept", ...read, input: shape.AclSweptArgs, output: shape.AclSweptAnswer },
+    { name: "pending", ...read, input: proof.PendingArgs, output: proof.PendingAnswer },
+    { name: "proof", ...read, input: proof.ProofArgs, output: proof.ProofAnswer },
   ],
 });
