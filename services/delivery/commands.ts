@@ -10,7 +10,9 @@ import { type HandlerTable, type Handlers, handlersOf } from "../../shared/serve
 import type { Anycast } from "./anycast/anycast.ts";
 import { listMemberships } from "./fanout/durable.ts";
 import type { Groups } from "./fanout/groups.ts";
+import { readMembers } from "./feed/members.ts";
 import type { Oracle } from "./oracle/oracle.ts";
+import type { Reload } from "./reload.ts";
 
 type DeliveryHandlers = Handlers<typeof DELIVERY_CLUSTER>;
 
@@ -20,9 +22,10 @@ export type Served = {
   readonly groups: Groups;
   readonly store: NatsConnection;
   readonly space: string;
+  readonly reload: Reload;
 };
 
-export function deliveryHandlers({ oracle, anycast, groups, store, space }: Served): HandlerTable {
+export function deliveryHandlers({ oracle, anycast, groups, store, space, reload }: Served): HandlerTable {
   // The grants and the contract name the same commands, or this does not type.
   const handlers: { readonly [N in Name]: DeliveryHandlers[N] } = {
     ...anycast,
@@ -37,6 +40,8 @@ export function deliveryHandlers({ oracle, anycast, groups, store, space }: Serv
       const membership = await groups.change({ kind: "leave", pattern: channel }, caller, signal);
       return membership === undefined ? {} : { membership };
     },
+    [Name.Members]: (args) => readMembers(store, space, args),
+    [Name.ReloadCreds]: () => reload(),
     [Name.DurableList]: ({ cursor }, { caller }) => listMemberships(store, space, caller, cursor),
   };
   return handlersOf(DELIVERY_CLUSTER, handlers);

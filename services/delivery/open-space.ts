@@ -1,11 +1,11 @@
 /**
  * Taking a space up: rows for this daemon's credentials, connections in front, in the store and in the system
- * account, its member groups, the endpoint, its registration, what it does; in the order in which each needs the
+ * account (two each of these, one for the membership feed alone), its member groups, the endpoint, its registration, what it does; in the order in which each needs the
  * one before.
  *
  * Invariants
- * 1. The credentials of front and store have their rows before anything is done with them. The row of the system-account
- *    credential is written by who writes the ledger, before that one answers us (`issued.json`).
+ * 1. The credentials of front and store have their rows before anything is done with them. Rows of the system-account
+ *    credentials are written by who writes the ledger, before that one answers us (`issued.json`).
  * 2. Whatever was opened is given back, also when a later step fails.
  */
 import { randomBytes } from "node:crypto";
@@ -36,13 +36,15 @@ import { type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
 import { type AnycastEvent, createAnycast } from "./anycast/anycast.ts";
 import { deliveryHandlers } from "./commands.ts";
 import { type GroupEvent, keepGroups } from "./fanout/groups.ts";
+import { type FeedEvent, keepFeed } from "./feed/feed.ts";
 import { type DeliveryKeys, readDeliveryKeys } from "./keys.ts";
 import { createPlane, holderOf } from "./liveness/plane.ts";
 import { gatherOver } from "./oracle/gather.ts";
 import { type Seen, look, shareLooks } from "./oracle/look.ts";
 import { type Kicked, type Oracle, createOracle, kickOver } from "./oracle/oracle.ts";
+import { reloadOver } from "./reload.ts";
 import { type RowsOptions, beginRows, enterRows } from "./rows.ts";
-import { storeCredential } from "./store.ts";
+import { feedCredential, storeCredential } from "./store.ts";
 
 export type PlaneEvent = { readonly kind: "dropped"; readonly why: string };
 
@@ -52,6 +54,7 @@ export type OpenSpaceOptions = SpaceHooks & {
   readonly users: OwnUsers;
   readonly concurrency: number;
   readonly perCaller: number;
+  readonly membershipMs: number;
   readonly onServed: (event: ServedEvent) => void;
   /** A look was taken; with what it does not cover. */
   readonly onLook: (gap: string | undefined) => void;
@@ -60,8 +63,9 @@ export type OpenSpaceOptions = SpaceHooks & {
   /** Of the plane's liveness: a question that was dropped. */
   readonly onPlane: (event: PlaneEvent) => void;
   readonly onGroup: (event: GroupEvent) => void;
-  /** When the credential of the system account ends, and what time it is, in Unix seconds. */
-  readonly onEvictorEnd: (at: number, now: number) => void;
+  readonly onFeed: (event: FeedEvent) => void;
+  /** When the first of the credentials of the system account ends, and what time it is, in Unix seconds. */
+  readonly onSystemEnd: (at: number, now: number) => void;
   /** Life of this process's own credential, in seconds. */
   readonly lifeSeconds?: number;
 };
@@ -127,6 +131,7 @@ async function take(
   const me = { principal: daemonPrincipal(keys.ownerSecret, space, "delivery"), uid: keys.uid };
   const user = options.users.of(space, "front");
   const storeUser = options.users.of(space, "store");
+  const feedUser = options.users.of(space, "feed");
   // Without its status: who asks hears how it went, and nobody would clear a failure.
   const { onStatus: _, ...oneShot } = dialOptions(options, "rows");
   const rows: RowsOptions = {
@@ -135,6 +140,7 @@ async function take(
     me,
     user,
     storeUser,
+    feedUser,
     nowSeconds,
     dial: { ...oneShot, reconnect: { kind: "bounded", attempts: 3 } },
   };
@@ -142,6 +148,7 @@ async function take(
   const epoch = await options.users.entered(space, () => beginRows(rows, expires));
   const scope = { space, holder: me, instanceId: me.uid, epoch };
   const storeOwn = await storeCredential({ keys, scope, user: storeUser, lifeSeconds, nowSeconds });
+  const feedOwn = await feedCredential({ keys, scope, user: feedUser, lifeSeconds, nowSeconds });
   const frontOwn = await ownCredential({
     profile: "delivery",
     user,
@@ -157,8 +164,9 @@ async function take(
     if (status.type === "down") onFrontDown();
   });
   const store = await dial("store", storeOwn);
-  const { expires: evictorEnd, ...evictor } = keys.evictor;
-  const system = await dial("system", evictor);
+  const system = await dial("system", keys.evictor);
+  const feedStore = await dial("feed", feedOwn);
+  const observer = await dial("observer", keys.observer);
   const stopping = new AbortController();
   const anycast = createAnycast({
     space,
@@ -191,8 +199,22 @@ async function take(
       options.onGroup(event);
     },
   });
-  running.push(groups.stop);
+  const feed = keepFeed({
+    space,
+    store: feedStore.nc,
+    gather: gatherOver(observer),
+    front: keys.file.front,
+    who,
+    instanceId: me.uid,
+    tell: options.onFeed,
+    everyMs: options.membershipMs,
+  });
+  running.push(groups.stop, feed.stop);
   onFrontDown = plane.disconnected;
+  const reload = reloadOver({
+    "connection-evictor": [keys.evictor, system],
+    "membership-observer": [keys.observer, observer],
+  });
   const oracle = oracleOver(options, keys, { front, system, stopping: stopping.signal });
   const registration = keepRegistered({ connection: front, space, endpoint: EndpointName.Delivery, me, epoch });
   const served = await serveEndpoint({
@@ -202,7 +224,7 @@ async function take(
     instanceId: me.uid,
     epoch,
     contract: ownContract(EndpointName.Delivery),
-    handlers: deliveryHandlers({ oracle, anycast: anycast.handlers, groups, store: store.nc, space }),
+    handlers: deliveryHandlers({ oracle, anycast: anycast.handlers, groups, store: store.nc, space, reload }),
     registrationRevision: registration.revision,
     publicDescriptor: true,
     concurrency: options.concurrency,
@@ -218,14 +240,14 @@ async function take(
     stopIntake: async () => {
       // Who waits for a proof is told at once: a stop that waited with him would be cut short.
       stopping.abort();
-      await Promise.all([groups.stop(), served.stop(), anycast.stop()]);
+      await Promise.all([groups.stop(), feed.stop(), served.stop(), anycast.stop()]);
       plane.stop();
       // With the broker away there is nobody to say farewell to.
       await within(registration.end(), front.isUp() ? FAREWELL_MS : 0);
     },
     renew: async () => {
-      options.onEvictorEnd(evictorEnd(), nowSeconds());
-      for (const own of [frontOwn, storeOwn]) {
+      options.onSystemEnd(Math.min(keys.evictor.expires(), keys.observer.expires()), nowSeconds());
+      for (const own of [frontOwn, storeOwn, feedOwn]) {
         if (own.expires() - nowSeconds() > lifeSeconds / 2) continue;
         await own.renew((next) => enterRows(rows, next));
       }

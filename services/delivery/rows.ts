@@ -31,6 +31,8 @@ export type RowsOptions = {
   readonly user: SigningKey;
   /** Key of its connection in the store. */
   readonly storeUser: SigningKey;
+  /** Key of the connection that writes the membership feed. */
+  readonly feedUser: SigningKey;
   readonly dial: Omit<ConnectOptions, "authenticator" | "inboxPrefix">;
   readonly signal: AbortSignal;
   readonly waiting: SpaceHooks["waiting"];
@@ -63,7 +65,7 @@ export async function enterRows(options: RowsOptions, expires: number): Promise<
 }
 
 async function ask(
-  { space, keys, me, user, storeUser, nowSeconds, dial }: RowsOptions,
+  { space, keys, me, user, storeUser, feedUser, nowSeconds, dial }: RowsOptions,
   { begin, expires }: { readonly begin: boolean; readonly expires: number },
 ) {
   const { authenticator, inboxPrefix } = await ownCredential({
@@ -88,7 +90,7 @@ async function ask(
       random: randomBytes,
     });
     const { endpoint, command } = LEDGER[keys.file.mode];
-    const credentials = [user, storeUser].map(({ publicKey }) => ({ credentialId: publicKey, expires }));
+    const credentials = [user, storeUser, feedUser].map(({ publicKey }) => ({ credentialId: publicKey, expires }));
     const args: DaemonEnterArgs = { begin, credentials };
     return DaemonEnterAnswer.parse((await call(endpoint, command, args, { deadlineMs: DEADLINE_MS })).data);
   } finally {

@@ -7,10 +7,11 @@ import { spacesWithDeliveryKeys } from "./keys.ts";
 import type { GroupEvent } from "./fanout/groups.ts";
 import { openSpace } from "./open-space.ts";
 import { sayAnycast } from "./say-anycast.ts";
+import { sayFeed } from "./say-feed.ts";
 
 type Values = ReturnType<typeof deliveryConfig.read>["values"];
 
-/** An end of the system-account credential is told when less than this is left. */
+/** An end of a system-account credential is told when less than this is left. */
 const SOON_SECONDS = 7 * 86_400;
 
 export function keepSpaces(context: Context<Values>): Spaces {
@@ -36,8 +37,8 @@ export function keepSpaces(context: Context<Values>): Spaces {
     labels: ["space"],
   });
   const end = metrics.gauge({
-    name: `${metrics.prefix}evictor_end_seconds`,
-    help: "When the credential of the system account ends, in Unix time.",
+    name: `${metrics.prefix}system_credential_end_seconds`,
+    help: "When the first of the credentials of the system account ends, in Unix time.",
     labels: ["space"],
   });
   const takes = metrics.counter({
@@ -92,6 +93,24 @@ export function keepSpaces(context: Context<Values>): Spaces {
       log.warn("posts had left the stream before their copies were written", { space, ...event });
     } else log.debug("fan-out", { space, ...event });
   };
+  const feed = {
+    log,
+    looks: metrics.counter({
+      name: `${metrics.prefix}membership_looks_total`,
+      help: "Looks for the membership feed, by whether they covered everybody.",
+      labels: ["space", "result"],
+    }),
+    writes: metrics.counter({
+      name: `${metrics.prefix}membership_writes_total`,
+      help: "Rows of the membership feed that were written or removed.",
+      labels: ["space"],
+    }),
+    rows: metrics.gauge({
+      name: `${metrics.prefix}membership_rows`,
+      help: "Principals in the membership feed, where this process writes it.",
+      labels: ["space"],
+    }),
+  };
   const users = ownUsers();
   return keep({
     context,
@@ -107,6 +126,7 @@ export function keepSpaces(context: Context<Values>): Spaces {
         users,
         concurrency: values.concurrency,
         perCaller: values.perCaller,
+        membershipMs: values.membershipSeconds * 1000,
         onServed: (event) => {
           requests.inc({ space, command: event.command, result: event.result });
           seconds.observe({ space, command: event.command }, event.milliseconds / 1000);
@@ -123,10 +143,11 @@ export function keepSpaces(context: Context<Values>): Spaces {
         onAnycast: (event) => sayAnycast({ space, log, takes, notices, rows, untaken }, event),
         onPlane: () => dropped.inc({ space }),
         onGroup: (event) => onGroup(space, event),
-        onEvictorEnd: (at, now) => {
+        onFeed: sayFeed({ space, ...feed }),
+        onSystemEnd: (at, now) => {
           end.set({ space }, at);
           const isSoon = at - now < SOON_SECONDS;
-          if (isSoon && !isTold) log.warn("the credential of the system account ends soon", { space, at, next: RENEW });
+          if (isSoon && !isTold) log.warn("a credential of the system account ends soon", { space, at, next: RENEW });
           isTold = isSoon;
         },
       });

@@ -1,4 +1,7 @@
-/** The delivery service's credential of the store account: its own user, signed by its own key there. */
+/**
+ * The delivery service's two credentials of the store account, each a user of its own, signed by its own key there:
+ * what it serves from, and what it writes the membership feed with.
+ */
 import { randomBytes } from "node:crypto";
 import { type OwnCredential, ownCredential } from "../../shared/broker/own-credential.ts";
 import type { ServeScope } from "../../shared/grants/host-profiles.ts";
@@ -16,9 +19,16 @@ export type StoreOptions = {
   readonly nowSeconds: () => number;
 };
 
-export const storeCredential = ({ keys, scope, user, lifeSeconds, nowSeconds }: StoreOptions): Promise<OwnCredential> =>
+export const storeCredential = (options: StoreOptions): Promise<OwnCredential> => minted("delivery", options);
+
+export const feedCredential = (options: StoreOptions): Promise<OwnCredential> => minted("membership-rw", options);
+
+const minted = (
+  profile: "delivery" | "membership-rw",
+  { keys, scope, user, lifeSeconds, nowSeconds }: StoreOptions,
+): Promise<OwnCredential> =>
   ownCredential({
-    profile: "delivery",
+    profile,
     user,
     account: Account.Store,
     accountKey: keys.file.store,

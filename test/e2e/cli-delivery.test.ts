@@ -31,7 +31,9 @@ describe("cotal up", () => {
         "durable-leave",
         "durable-list",
         "evict-principals",
+        "members",
         "principal-liveness",
+        "reload-creds",
       ]);
     } finally {
       await plane.stop();

@@ -6,6 +6,7 @@ import {
   callerDeny,
   callerMust,
   calls,
+  callsOf,
   caller,
   pub,
   sub,
@@ -22,6 +23,7 @@ export function admin(who: Who): Expected[] {
         ...callerMust(who),
         ...sub(`cotal.${s}.chat.>`, `cotal.${s}.inst.>`, `cotal.${s}.svc.>`, `$KV.cotal_presence_${s}.>`),
         ...calls(who, "space", "channels", "roster", "frontier", "history", "dm-history", "artifacts", "endpoints"),
+        ...callsOf("delivery", who, "members"),
       ],
       deny: callerDeny(who),
       mustNot: [

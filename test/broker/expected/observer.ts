@@ -6,6 +6,7 @@ import {
   callerDeny,
   callerMust,
   calls,
+  callsOf,
   caller,
   dash,
   dot,
@@ -23,6 +24,7 @@ export function observer(who: Who): Expected[] {
         ...callerMust(who),
         ...sub(`cotal.${s}.chat.>`, `$KV.cotal_presence_${s}.>`),
         ...calls(who, "space", "channels", "roster", "frontier", "history", "artifacts", "endpoints"),
+        ...callsOf("delivery", who, "members"),
       ],
       deny: callerDeny(who),
       mustNot: [

@@ -11,6 +11,7 @@ import {
   callerDeny,
   callerMust,
   calls,
+  callsOf,
   dash,
   dot,
   pub,
@@ -66,7 +67,11 @@ const callerOf = (who: Who, ...called: readonly string[]): Expected[] => [
 
 export const channelPurger = (who: Who): Expected[] => callerOf(who, "channels", "channel-purge");
 export const purger = (who: Who): Expected[] => callerOf(who, "channels", "channel-purge", "history-purge");
-export const deployer = (who: Who): Expected[] => callerOf(who, "space", "channels", "roster", "channel-set", "check");
+export const deployer = (who: Who): Expected[] =>
+  callerOf(who, "space", "channels", "roster", "channel-set", "check").map((one) => ({
+    ...one,
+    must: [...one.must, ...callsOf("delivery", who, "members")],
+  }));
 
 export type Named = { readonly manager: string; readonly other: string };
 
