@@ -5,6 +5,7 @@
 import type { Command } from "commander";
 import { isCode } from "../../shared/broker/errors.ts";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
+import { parseDotForm } from "../../shared/protocol/base/principals.ts";
 import type { RosterEntry } from "../../shared/protocol/chat/presence.ts";
 import type { FeedAge, FeedMember } from "../../shared/protocol/endpoint/delivery-shapes.ts";
 import { View } from "../../shared/protocol/endpoint/views.ts";
@@ -66,7 +67,8 @@ async function whoHears({ options, out, target }: Invocation<WhoOptions>, name: 
     throw toldWho(thrown);
   });
   const names = new Map(roster.entries.map(({ id, name: shown }) => [id, shown]));
-  const rows = members.map((member) => [oneLine(names.get(member.id) ?? ""), ...hearing(member), oneLine(member.id)]);
+  const nameOf = (id: string): string => names.get(id) ?? parseDotForm(id)?.actor ?? "";
+  const rows = members.map((member) => [oneLine(nameOf(member.id)), ...hearing(member), oneLine(member.id)]);
   if (out.json) for (const member of members) out.item({ kind: "hears", channel, ...named(names, member) });
   else if (rows.length === 0) out.item({ kind: "hears", channel }, `nobody hears #${channel}`);
   else out.item({ kind: "hears", channel }, ...table(rows));

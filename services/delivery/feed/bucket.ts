@@ -5,16 +5,14 @@
  * 1. Only what differs is written, pinned to what was read; a key that nothing is said of any more leaves without a
  *    marker. So the bucket holds a row for each principal that hears something, and nothing of the past.
  * 2. Whatever somebody else has written there is found by the next pass and put right.
- * 3. A lost compare-and-set means that somebody else writes: the pass ends, and the next one reads everything anew.
+ * 3. A pass that failed, by a lost compare-and-set or otherwise, knows nothing: the next one reads everything anew.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import { deleteMessage } from "../../../shared/broker/delete.ts";
 import { streamState } from "../../../shared/broker/ensure.ts";
-import { isCode } from "../../../shared/broker/errors.ts";
 import { allRows } from "../../../shared/broker/reads.ts";
 import type { Writer } from "../../../shared/broker/write.ts";
 import { kvKey } from "../../../shared/protocol/base/broker-subjects.ts";
-import { ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import { bucketStream, spaceNames } from "../../../shared/protocol/base/names.ts";
 import {
   FEED_VIEW_KEY,
@@ -27,7 +25,7 @@ import {
 export type FeedPass = { readonly rows: number; readonly written: number; readonly removed: number };
 
 export type FeedBucket = {
-  /** Makes the bucket say this. `at` is the wall clock of the look, in milliseconds. */
+  /** Makes the bucket say this. Throws `conflict` where somebody else writes it. */
   readonly put: (entries: ReadonlyMap<string, FeedEntry>, view: FeedView) => Promise<FeedPass>;
 };
 
@@ -95,8 +93,7 @@ export function createFeedBucket(nc: NatsConnection, space: string, writer: Writ
         return { rows: entries.size, written: changed.length, removed: gone.length };
       } catch (error) {
         isKnown = false;
-        if (!isCode(error, ErrorCode.Conflict)) throw error;
-        return { rows: entries.size, written: 0, removed: 0 };
+        throw error;
       }
     },
   };
