@@ -18,7 +18,8 @@ export type DeliveryKeys = {
   readonly ownerSecret: Uint8Array;
   readonly uid: string;
   readonly evictor: SystemUser;
-  readonly observer: SystemUser;
+  /** Read when the membership feed needs it: without it everything else is served. */
+  readonly readObserver: () => SystemUser;
 };
 
 /** A user of the system account, whose credential is a file that the trust program renews. */
@@ -43,7 +44,7 @@ export function readDeliveryKeys(pattern: string, space: string): DeliveryKeys {
     ownerSecret: read(DeliveryFile.OwnerSecret, secret),
     uid: read(DeliveryFile.Uid, lawfulUid),
     evictor: systemUserOf(join(path, DeliveryFile.Evictor), read(DeliveryFile.Evictor, parseCreds)),
-    observer: systemUserOf(join(path, DeliveryFile.Observer), read(DeliveryFile.Observer, parseCreds)),
+    readObserver: () => systemUserOf(join(path, DeliveryFile.Observer), read(DeliveryFile.Observer, parseCreds)),
   };
 }
 

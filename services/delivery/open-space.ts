@@ -36,7 +36,8 @@ import { type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
 import { type AnycastEvent, createAnycast } from "./anycast/anycast.ts";
 import { deliveryHandlers } from "./commands.ts";
 import { type GroupEvent, keepGroups } from "./fanout/groups.ts";
-import { type FeedEvent, keepFeed } from "./feed/feed.ts";
+import type { FeedEvent } from "./feed/feed.ts";
+import { openFeed } from "./feed/open-feed.ts";
 import { type DeliveryKeys, readDeliveryKeys } from "./keys.ts";
 import { createPlane, holderOf } from "./liveness/plane.ts";
 import { gatherOver } from "./oracle/gather.ts";
@@ -79,15 +80,19 @@ const nowSeconds = (): number => Math.floor(Date.now() / 1000);
 /** Takes one space up. Throws a `CotalError`; nothing stays open then. */
 export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
   const opened: Connection[] = [];
-  const dial: Dial = async (name, { authenticator, inboxPrefix }, also) => {
+  const alone: Dial = async (name, { authenticator, inboxPrefix }, also) => {
     const dialed = dialOptions(options, name);
     const onStatus: OnStatus = (status) => {
       dialed.onStatus?.(status);
       also?.(status);
     };
     const connection = await openConnection({ ...dialed, onStatus, authenticator, inboxPrefix });
-    opened.push(connection);
     options.onStatus(name, { type: "up", server: "", version: connection.version });
+    return connection;
+  };
+  const dial: Dial = async (...asked) => {
+    const connection = await alone(...asked);
+    opened.push(connection);
     return connection;
   };
   const running: Running = [];
@@ -96,7 +101,7 @@ export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
     await Promise.all(opened.splice(0).map((connection) => connection.drain()));
   };
   try {
-    const served = await take(options, dial, running);
+    const served = await take(options, { dial, alone }, running);
     return { ...served, broken: Promise.race(opened.map(({ closed }) => closed)), close };
   } catch (error) {
     await close();
@@ -106,6 +111,7 @@ export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
 
 type Dialed = Required<Pick<ConnectOptions, "authenticator" | "inboxPrefix">>;
 type OnStatus = (status: ConnectionStatus) => void;
+/** `alone`: one whose end does not end the space. */
 type Dial = (name: string, own: Dialed, onStatus?: OnStatus) => Promise<Connection>;
 
 function dialOptions(options: OpenSpaceOptions, name: string): Omit<ConnectOptions, keyof Dialed> {
@@ -123,7 +129,7 @@ type Running = (() => Promise<void>)[];
 
 async function take(
   options: OpenSpaceOptions,
-  dial: Dial,
+  { dial, alone }: { readonly dial: Dial; readonly alone: Dial },
   running: Running,
 ): Promise<Omit<OpenSpace, "broken" | "close">> {
   const { space, lifeSeconds = Life.Host } = options;
@@ -165,8 +171,6 @@ async function take(
   });
   const store = await dial("store", storeOwn);
   const system = await dial("system", keys.evictor);
-  const feedStore = await dial("feed", feedOwn);
-  const observer = await dial("observer", keys.observer);
   const stopping = new AbortController();
   const anycast = createAnycast({
     space,
@@ -199,21 +203,22 @@ async function take(
       options.onGroup(event);
     },
   });
-  const feed = keepFeed({
+  const feed = openFeed({
     space,
-    store: feedStore.nc,
-    gather: gatherOver(observer),
     front: keys.file.front,
     who,
     instanceId: me.uid,
-    tell: options.onFeed,
     everyMs: options.membershipMs,
+    tell: options.onFeed,
+    dial: alone,
+    writer: feedOwn,
+    readObserver: keys.readObserver,
   });
   running.push(groups.stop, feed.stop);
   onFrontDown = plane.disconnected;
   const reload = reloadOver({
-    "connection-evictor": [keys.evictor, system],
-    "membership-observer": [keys.observer, observer],
+    "connection-evictor": () => [keys.evictor, system],
+    "membership-observer": feed.observer,
   });
   const oracle = oracleOver(options, keys, { front, system, stopping: stopping.signal });
   const registration = keepRegistered({ connection: front, space, endpoint: EndpointName.Delivery, me, epoch });
@@ -246,7 +251,8 @@ async function take(
       await within(registration.end(), front.isUp() ? FAREWELL_MS : 0);
     },
     renew: async () => {
-      options.onSystemEnd(Math.min(keys.evictor.expires(), keys.observer.expires()), nowSeconds());
+      const [observer] = feed.observer() ?? [];
+      options.onSystemEnd(Math.min(keys.evictor.expires(), observer?.expires() ?? Infinity), nowSeconds());
       for (const own of [frontOwn, storeOwn, feedOwn]) {
         if (own.expires() - nowSeconds() > lifeSeconds / 2) continue;
         await own.renew((next) => enterRows(rows, next));

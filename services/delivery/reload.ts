@@ -14,8 +14,10 @@ import type { SystemUser } from "./keys.ts";
 
 export type Reload = () => Promise<ReloadCredsAnswer>;
 
-/** By profile: whose file it is, and what was opened with it. */
-type Files = Readonly<Record<string, readonly [Pick<SystemUser, "isPresented" | "expires">, Reconnecting]>>;
+/** By profile: whose file it is, and what was opened with it; `undefined` while nothing is. */
+type Files = Readonly<
+  Record<string, () => readonly [Pick<SystemUser, "isPresented" | "expires">, Reconnecting] | undefined>
+>;
 type Reconnecting = Pick<Connection, "isUp"> & { readonly nc: Pick<Connection["nc"], "reconnect"> };
 
 const PRESENTED_MS = 5000;
@@ -23,15 +25,17 @@ const LOOK_MS = 20;
 
 export function reloadOver(files: Files): Reload {
   return async () => {
-    const all = Object.entries(files).map(([profile, [user, connection]]) => {
-      const { isFresh, end } = fileOf(profile, user);
-      return { profile, user, connection, isFresh, end };
+    const all = Object.entries(files).map(([profile, of]) => {
+      const opened = of();
+      return { profile, opened, held: opened === undefined ? undefined : fileOf(profile, opened[0]) };
     });
     return {
       credentials: await Promise.all(
-        all.map(async ({ profile, user, connection, isFresh, end }) => {
-          if (isFresh) await present(profile, user, connection);
-          return { profile, taken: isFresh, expires: Number.isFinite(end) ? end : null };
+        all.map(async ({ profile, opened, held }) => {
+          // What is not connected reads its file when it is opened, again and again.
+          if (opened === undefined || held === undefined) return { profile, taken: false, expires: null };
+          if (held.isFresh) await present(profile, ...opened);
+          return { profile, taken: held.isFresh, expires: Number.isFinite(held.end) ? held.end : null };
         }),
       ),
     };

@@ -34,7 +34,7 @@ beforeAll(async () => {
   await delivery.ready();
   store = await space.store();
   watcher = await space.mint({ actor: "watcher", profile: "observer" });
-}, 60_000);
+}, 180_000);
 afterAll(async () => {
   await delivery.kill("SIGTERM");
   await space.stop();
@@ -276,5 +276,5 @@ describe("W8.19 what hostile clients make of it", () => {
     await seen("fred is back", "secret", fred, (member) => member?.durable.join() === "secret");
     await seen("eve is not there", "secret", eve, (member) => member === undefined);
     await until("nobody is not there", async () => !(await stored()).has("u_x.nobody"));
-  }, 60_000);
+  }, 120_000);
 });

@@ -30,7 +30,7 @@ beforeAll(async () => {
   delivery = startDeliveryService(space, { COTAL_DELIVERY_MEMBERSHIP_SECONDS: "1" });
   await delivery.ready();
   barrier = await barrierCaller(space, "auth-server");
-}, 60_000);
+}, 180_000);
 afterAll(async () => {
   await delivery.kill("SIGTERM");
   await space.stop();
@@ -75,6 +75,26 @@ const renewEvictor = () => {
 };
 const nobody = () => ({ owner: space.operator().view.principal.owner, actor: "nobody" });
 
+test("W8.19 without the observer's file everything else is served, and the feed goes on when it is back", async () => {
+  const good = readFileSync(pathOf(DeliveryFile.Observer), "utf8");
+  await delivery.kill("SIGTERM");
+  writeFileSync(pathOf(DeliveryFile.Observer), "");
+  delivery.restart();
+  await delivery.ready();
+  expect(await barrier.liveness(nobody())).toMatchObject([{ state: "gone" }]);
+  await expect.poll(() => delivery.log(), { timeout: 45_000 }).toContain("the membership feed could not be written");
+  expect(await reload()).toContainEqual({ profile: "membership-observer", taken: false, expires: null });
+  const watcher = await space.mint({ actor: "waits", profile: "observer" });
+  const youngerThan = async (ms: number) => {
+    const asked = space.call("members", { channel: ">" }, { as: watcher, endpoint: EndpointName.Delivery });
+    const { view } = MembersAnswer.parse(await asked);
+    return view.state === "seen" && view.ageMs < ms;
+  };
+  await expect.poll(() => youngerThan(5000), { timeout: 45_000 }).toBe(false);
+  writeFileSync(pathOf(DeliveryFile.Observer), good);
+  await expect.poll(() => youngerThan(5000), { timeout: 45_000 }).toBe(true);
+}, 180_000);
+
 describe("PF.04 PF.05 reload-creds", () => {
   test("what is in use already stays; what was renewed is taken up, and works", async () => {
     expect((await reload()).map(({ profile, taken }) => [profile, taken])).toEqual([
@@ -102,7 +122,7 @@ describe("PF.04 PF.05 reload-creds", () => {
       return MembersAnswer.parse(await asked).members.map(({ id }) => id);
     };
     await expect.poll(hears, { timeout: 45_000 }).toEqual([dotForm(silent.view.principal)]);
-  }, 90_000);
+  }, 180_000);
 
   test("a file that is wrong, or of another inbox, changes nothing and is named", async () => {
     const good = readFileSync(pathOf(DeliveryFile.Observer), "utf8");
@@ -110,7 +130,7 @@ describe("PF.04 PF.05 reload-creds", () => {
     const others = { ...freshHolder(nobody().owner, "delivery"), space: "main" };
     await renewEvictor();
     for (const write of [
-      () => writeFileSync(pathOf(DeliveryFile.Observer), "-----BEGIN NATS USER JWT-----\nsecret\n"),
+      async () => writeFileSync(pathOf(DeliveryFile.Observer), "-----BEGIN NATS USER JWT-----\nsecret\n"),
       () => renew(DeliveryFile.Observer, "membership-observer", () => ({ ...others, frontAccount }), others),
     ]) {
       await write();
@@ -123,7 +143,7 @@ describe("PF.04 PF.05 reload-creds", () => {
     writeFileSync(pathOf(DeliveryFile.Observer), good);
     // The good one beside it was left alone, and is taken up now.
     expect((await reload()).map(({ taken }) => taken)).toEqual([true, false]);
-  }, 90_000);
+  }, 180_000);
 
   test("nobody else may ask: not even the provisioner, which may ask for the other two", async () => {
     const provisioner = await barrierCaller(space, "provisioner");
@@ -135,5 +155,5 @@ describe("PF.04 PF.05 reload-creds", () => {
     }
     const asked = space.call("reload-creds", {}, { endpoint: EndpointName.Delivery, deadlineMs: 5000 });
     expect((await failure(asked)).code).toBe("permission-denied");
-  }, 60_000);
+  }, 120_000);
 });

@@ -2,7 +2,7 @@
  * The live half of the membership feed (§8): what every client hears now, on every server of the broker.
  *
  * Invariants
- * 1. A server that does not answer keeps what it last said for as long as the other servers still count it, and for
+ * 1. A server that does not answer, or lists nothing, keeps what it last said for as long as the other servers still count it, and for
  *    `KEPT_MS` at most; the gap says that it is missing. Nobody seems to have left because a server was slow.
  * 2. What is remembered is bounded by the connections that there are.
  */
@@ -48,7 +48,7 @@ export function createLive(parts: LiveParts): () => Promise<LiveView> {
     }
     const answered = new Set(servers.map(({ id }) => id));
     for (const [id, { at }] of remembered) {
-      const isGone = !answered.has(id) && (gap === undefined || now() - at > KEPT_MS);
+      const isGone = (!answered.has(id) && gap === undefined) || now() - at > KEPT_MS;
       if (isGone) remembered.delete(id);
     }
     if (nameless > 0) gaps.push(`${nameless} connections bear no principal's name`);
