@@ -15,6 +15,7 @@ import { ProvisionerCommand } from "../shared/grants/commands.ts";
 import { MintAnswer, type MintArgs } from "../shared/protocol/endpoint/provisioner-shapes.ts";
 import { formatCreds, parseCreds } from "../shared/trust/creds.ts";
 import { keptKey, trustPaths, writePrivate } from "../shared/trust/folder.ts";
+import type { CredentialView } from "../shared/trust/jwt.ts";
 import { type SigningKey, keyFromSeed } from "../shared/trust/keys.ts";
 import type { Rail } from "./operator.ts";
 import type { Target } from "./target.ts";
@@ -53,19 +54,33 @@ export async function renewInto(rail: Rail, file: string, text: string): Promise
   const { view } = parseCreds(text);
   const seed = /\bSU[A-Z2-7]{56}\b/.exec(text)?.[0] ?? "";
   const key = keyFromSeed(seed);
-  const reads = [...view.allowSubscribe];
-  const { jwt, ...minted } = await ask(rail, key, {
-    profile: "agent",
+  const who = {
     owner: view.principal.owner,
     actor: view.principal.actor,
     name: view.name ?? view.principal.actor,
-    allowSubscribe: reads,
+  };
+  const looks = LOOKING.find((profile) => profile === view.profile);
+  const { jwt, ...minted } = await ask(
+    rail,
+    key,
+    looks === undefined ? agentAgain(view, who) : { profile: looks, ...who },
+  );
+  writePrivate(file, formatCreds(jwt, key));
+  return { ...minted, file };
+}
+
+/** Who is minted without lists. */
+const LOOKING = ["observer", "admin"] as const;
+
+function agentAgain(view: CredentialView, who: Pick<Request, "owner" | "actor" | "name">): Request {
+  return {
+    profile: "agent",
+    ...who,
+    allowSubscribe: [...view.allowSubscribe],
     allowPublish: [...view.allowPublish],
     ...(view.role === undefined ? {} : { role: view.role }),
     ...(view.capabilities.length === 0 ? {} : { capabilities: [...view.capabilities] }),
-  });
-  writePrivate(file, formatCreds(jwt, key));
-  return { ...minted, file };
+  };
 }
 
 async function ask(rail: Rail, key: SigningKey, request: Request) {

@@ -9,6 +9,7 @@ import { openConnection } from "../shared/broker/connect.ts";
 import { type Call, callOn } from "../shared/client/caller.ts";
 import { type EndpointClient, createEndpointClient } from "../shared/client/endpoint-client.ts";
 import { createRail } from "../shared/client/rail.ts";
+import { type ChannelMembers, readChannelMembers } from "../shared/client/members.ts";
 import { type Reads, createReads } from "../shared/client/reads.ts";
 import { watchDenials } from "../shared/client/denials.ts";
 import { type Credentials, dialedAs } from "../shared/client/identity.ts";
@@ -27,6 +28,8 @@ import type { Target } from "./target.ts";
 export type Rail = {
   readonly me: Principal;
   readonly reads: Reads;
+  /** Who hears a channel; for an observer, an admin or a deployer. */
+  readonly members: (channel: string) => Promise<ChannelMembers>;
   /** Calls a command of the provisioner; the answer is checked against its shape. */
   readonly ask: <S extends z.ZodType>(
     command: ProvisionerCommand,
@@ -120,6 +123,7 @@ export async function openRail(target: Target, credentials: Credentials): Promis
   return {
     me: identity.principal,
     reads,
+    members: (channel) => readChannelMembers(call, channel, DEADLINE_MS),
     endpoints: createEndpointClient({
       rail,
       reads: call,

@@ -1,6 +1,6 @@
 /** `cotal mint`: makes a credential for an agent; the key is drawn here and never leaves. */
 import { resolve } from "node:path";
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import { principal } from "../../shared/protocol/base/principals.ts";
 import { roleDurable } from "../../shared/protocol/base/names.ts";
@@ -8,7 +8,7 @@ import { checkName } from "../../shared/protocol/chat/presence.ts";
 import { grantedCapabilities } from "../../shared/protocol/endpoint/capabilities.ts";
 import { trustPaths } from "../../shared/trust/folder.ts";
 import { typedPattern } from "../channel-names.ts";
-import { argument, listOf, collectList } from "../exit.ts";
+import { UsageError, argument, listOf, collectList } from "../exit.ts";
 import { askingCredentials } from "../identity.ts";
 import { DEFAULT_CHANNELS, mintInto } from "../minting.ts";
 import { withRail } from "../operator.ts";
@@ -17,9 +17,14 @@ import { isUserSpace } from "../signin.ts";
 import { table } from "../text.ts";
 import { CAPABILITY_HELP } from "./actor.ts";
 
+const PROFILES = ["agent", "observer", "admin"] as const;
+type Profile = (typeof PROFILES)[number];
+const LOOKS = "observer reads all chat and sees who hears what; admin direct messages too; neither posts";
+
 type MintOptions = {
   readonly owner: string;
   readonly actor: string;
+  readonly profile: Profile;
   readonly name?: string;
   readonly subscribe?: string[];
   readonly publish?: string[];
@@ -31,9 +36,10 @@ type MintOptions = {
 export function registerMint(program: Command): void {
   const command = program
     .command("mint")
-    .description("make a credential for an agent")
+    .description("make a credential for an agent, or for somebody who only looks")
     .requiredOption("--owner <owner>", "whose agent it is: a label such as acme, or an owner token")
     .requiredOption("--actor <actor>", "its name within the owner: letters, digits, _")
+    .addOption(new Option("--profile <profile>", LOOKS).choices(PROFILES).default("agent"))
     .option("--name <name>", "display name (default: the actor)")
     .option("--subscribe <channels>", "channels it may read, separated by commas (default general)", listOf)
     .option("--publish <channels>", "channels it may post to (default: those it may read)", listOf)
@@ -62,35 +68,44 @@ async function mint({ options, out, target }: Invocation<MintOptions>): Promise<
   if (role !== undefined) argument(() => roleDurable(role));
   const capabilities = argument(() => grantedCapabilities(options.capability ?? []));
   const held = capabilities.length === 0 ? {} : { capabilities };
+  const { profile } = options;
+  const extra = LISTS.find((list) => options[list] !== undefined);
+  if (profile !== "agent" && extra !== undefined) {
+    throw new UsageError(`an ${profile} takes no --${extra}`, { next: "leave it out, or mint an agent" });
+  }
+  const lists = {
+    allowSubscribe: subscribe,
+    allowPublish: publish,
+    ...(role === undefined ? {} : { role }),
+    ...held,
+  };
   const file = options.out === undefined ? trustPaths(at.state).agentCreds(at.space, actor) : resolve(options.out);
   const minted = await withRail(at, await askingCredentials(at, options, out), (rail) =>
     mintInto(rail, at, file, {
-      profile: "agent",
+      profile,
       owner: options.owner,
       actor,
       name,
-      allowSubscribe: subscribe,
-      allowPublish: publish,
-      ...(role === undefined ? {} : { role }),
-      ...held,
+      ...(profile === "agent" ? lists : {}),
     }),
   );
   const item = {
     kind: "minted",
     ...minted,
     name,
-    subscribe,
-    publish,
-    ...(role === undefined ? {} : { role }),
-    ...held,
+    ...(profile === "agent" ? { subscribe, publish, ...(role === undefined ? {} : { role }), ...held } : { profile }),
   };
   out.item(
     item,
     ...table([
       ["principal", minted.principal],
       ["uid", minted.uid],
-      ["reads", listed(subscribe)],
-      ["posts to", listed(publish)],
+      ...(profile === "agent"
+        ? [
+            ["reads", listed(subscribe)],
+            ["posts to", listed(publish)],
+          ]
+        : [["looks as", profile]]),
       ...(role === undefined ? [] : [["role", role]]),
       ...(capabilities.length === 0 ? [] : [["may", capabilities.join(", ")]]),
       ["expires", new Date(minted.expires * 1000).toISOString()],
@@ -98,5 +113,7 @@ async function mint({ options, out, target }: Invocation<MintOptions>): Promise<
     ]),
   );
 }
+
+const LISTS = ["subscribe", "publish", "role", "capability"] as const;
 
 const listed = (channels: readonly string[]): string => (channels.length === 0 ? "nothing" : channels.join(", "));

@@ -1,18 +1,35 @@
-/** `cotal who`: the roster, from a read that was completed (field case 16). */
+/**
+ * `cotal who`: the roster, from a read that was completed (field case 16). `cotal who CHANNEL`: who hears a channel,
+ * from the membership feed (§8), with the age of what it says and what it does not cover.
+ */
 import type { Command } from "commander";
+import { isCode } from "../../shared/broker/errors.ts";
+import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
+import { parseDotForm } from "../../shared/protocol/base/principals.ts";
 import type { RosterEntry } from "../../shared/protocol/chat/presence.ts";
-import { askingCredentials } from "../identity.ts";
-import { withRail } from "../operator.ts";
+import type { FeedAge, FeedMember } from "../../shared/protocol/endpoint/delivery-shapes.ts";
+import { View } from "../../shared/protocol/endpoint/views.ts";
+import { typedPattern } from "../channel-names.ts";
+import { askingCredentials, namedCredentials } from "../identity.ts";
+import { operatorCredentials, withRail } from "../operator.ts";
 import { type Invocation, handle } from "../program.ts";
 import { wholeRoster } from "../roster.ts";
+import { OWN_ACTOR, isUserSpace, userCredentials } from "../signin.ts";
 import { oneLine, table } from "../text.ts";
 
 export function registerWho(program: Command): void {
-  const command = program.command("who").description("list who is here").option("--all", "also who is offline");
-  handle<{ readonly all?: boolean }>(command, who);
+  const command = program
+    .command("who [channel]")
+    .description("list who is here, or who hears a channel (as an observer, or with the scope admin)")
+    .option("--all", "also who is offline");
+  handle<WhoOptions>(command, who);
 }
 
-async function who({ options, out, target }: Invocation<{ readonly all?: boolean }>): Promise<void> {
+type WhoOptions = { readonly all?: boolean };
+
+async function who(invocation: Invocation<WhoOptions>, channel?: string): Promise<void> {
+  if (channel !== undefined) return whoHears(invocation, channel);
+  const { options, out, target } = invocation;
   const at = target();
   const credentials = await askingCredentials(at, options, out, {});
   const roster = await withRail(at, credentials, ({ reads }) => wholeRoster(reads));
@@ -35,4 +52,65 @@ function row({ name, id, status, role, activity }: RosterEntry): string[] {
     oneLine(id),
     oneLine(activity ?? ""),
   ];
+}
+
+async function whoHears({ options, out, target }: Invocation<WhoOptions>, name: string): Promise<void> {
+  const channel = typedPattern(out, name);
+  const at = target();
+  const asks = { view: View.Admin } as const;
+  const credentials =
+    (await namedCredentials(at, options, out, asks)) ??
+    (isUserSpace(at) ? userCredentials(at, OWN_ACTOR, asks) : operatorCredentials(at));
+  const [{ view, members, unreadable }, roster] = await withRail(at, credentials, async (rail) =>
+    Promise.all([rail.members(channel), wholeRoster(rail.reads)]),
+  ).catch((thrown: unknown) => {
+    throw toldWho(thrown);
+  });
+  const names = new Map(roster.entries.map(({ id, name: shown }) => [id, shown]));
+  const nameOf = (id: string): string => names.get(id) ?? parseDotForm(id)?.actor ?? "";
+  const rows = members.map((member) => [oneLine(nameOf(member.id)), ...hearing(member), oneLine(member.id)]);
+  if (out.json) for (const member of members) out.item({ kind: "hears", channel, ...named(names, member) });
+  else if (rows.length === 0) out.item({ kind: "hears", channel }, `nobody hears #${channel}`);
+  else out.item({ kind: "hears", channel }, ...table(rows));
+  if (out.json) out.item({ kind: "view", ...view });
+  for (const note of notesOf(view, unreadable)) out.note(note);
+}
+
+const named = (names: ReadonlyMap<string, string>, member: FeedMember): object => {
+  const name = names.get(member.id);
+  return name === undefined ? member : { ...member, name };
+};
+
+/** How, and by which patterns where it is not by the channel's own name. */
+function hearing({ live, durable, omitted }: FeedMember): string[] {
+  const by = [...new Set([...live, ...durable])].map((pattern) => `#${oneLine(pattern)}`).join(" ");
+  const how = [
+    live.length > 0 ? "live" : "",
+    durable.length > 0 ? "durable" : "",
+    omitted > 0 ? `perhaps: ${omitted} subscriptions not shown` : "",
+  ];
+  return [how.filter((word) => word !== "").join(", "), by];
+}
+
+function notesOf(view: FeedAge, unreadable: number): string[] {
+  if (view.state === "none") return ["nobody has looked yet: cotal status shows whether the delivery service runs"];
+  const age = Math.round(view.ageMs / 1000);
+  return [
+    `as seen ${age} s ago${age > OLD_SECONDS ? ": nobody looks any more; cotal status shows whether the delivery service runs" : ""}`,
+    ...(view.gap === null ? [] : [`not everybody is covered: ${oneLine(view.gap)}`]),
+    ...(unreadable > 0 ? [`${unreadable} rows could not be read and are left out`] : []),
+  ];
+}
+
+/** A large space is looked at less often than every few seconds, and never this seldom. */
+const OLD_SECONDS = 120;
+
+/** Who may post in a channel may not see who hears it: what helps is another credential. */
+function toldWho(thrown: unknown): unknown {
+  if (!isCode(thrown, ErrorCode.PermissionDenied)) return thrown;
+  return new CotalError(ErrorCode.PermissionDenied, "who hears a channel is shown to observers and admins alone", {
+    outcome: Outcome.NotExecuted,
+    next: "cotal mint --owner LABEL --actor watcher --profile observer, and then --as watcher; or the scope admin",
+    cause: thrown,
+  });
 }

@@ -130,11 +130,17 @@ function stateRows(): string[][] {
     [ofAuth(AuthFile.LedgerUid), "the lifecycle UID of its ledger", "auth service"],
     [ofAuth(AuthFile.Space), "the accounts it signs for", "auth service"],
     [ofDelivery(DeliveryFile.FrontSigner), "signs the service's own users of front", "delivery service"],
+    [ofDelivery(DeliveryFile.StoreSigner), "signs the service's own users of the store", "delivery service"],
     [ofDelivery(DeliveryFile.OwnerSecret), "the secret from which owner tokens are derived", "delivery service"],
     [ofDelivery(DeliveryFile.Uid), "the delivery service's own lifecycle UID", "delivery service"],
     [
       ofDelivery(DeliveryFile.Evictor),
       "its user of the system account, which sees and ends connections; renewed by the trust program",
+      "delivery service",
+    ],
+    [
+      ofDelivery(DeliveryFile.Observer),
+      "its user of the system account, which sees what front has subscribed to; renewed by the trust program",
       "delivery service",
     ],
     [ofDelivery(DeliveryFile.Space), "the accounts of the space, and how people get in", "delivery service"],

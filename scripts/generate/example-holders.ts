@@ -91,6 +91,11 @@ export const EXAMPLE_HOLDERS: { readonly [Name in BuiltProfile]: ScopeOf<Name> }
     ...holder("delivery", "deliverydeliverydeliveryde"),
     spaceAccounts: ["FRONT", "STORE", "AUTH"].map((name) => `A${name.padEnd(55, name)}`),
   },
+  "membership-rw": holder("delivery", "deliverydeliverydeliveryde"),
+  "membership-observer": {
+    ...holder("delivery", "deliverydeliverydeliveryde"),
+    frontAccount: `A${"FRONT".padEnd(55, "FRONT")}`,
+  },
   deprovisioner: { ...holder("deprovisioner", "deprovisionerdeprovisioner"), target: alice.holder },
   "history-purger": holder("provisioner", "provisionerprovisionerprov"),
   "store-upgrader": holder("ledger", "ledgerledgerledgerledgerle"),

@@ -13,7 +13,9 @@ import { isSwept } from "./fanout/swept.ts";
 import type { Groups } from "./fanout/groups.ts";
 import { proofOf } from "./proof/proof.ts";
 import { pendingPage } from "./proof/pending.ts";
+import { readMembers } from "./feed/members.ts";
 import type { Oracle } from "./oracle/oracle.ts";
+import type { Reload } from "./reload.ts";
 
 type DeliveryHandlers = Handlers<typeof DELIVERY_CLUSTER>;
 
@@ -23,11 +25,20 @@ export type Served = {
   readonly groups: Groups;
   readonly store: NatsConnection;
   readonly space: string;
+  readonly reload: Reload;
   /** Member groups of the space. */
   readonly memberGroups: number;
 };
 
-export function deliveryHandlers({ oracle, anycast, groups, store, space, memberGroups }: Served): HandlerTable {
+export function deliveryHandlers({
+  oracle,
+  anycast,
+  groups,
+  store,
+  space,
+  reload,
+  memberGroups,
+}: Served): HandlerTable {
   const proof = { store, space, groups: memberGroups, statusOf: anycast.status };
   // The grants and the contract name the same commands, or this does not type.
   const handlers: { readonly [N in Name]: DeliveryHandlers[N] } = {
@@ -43,6 +54,8 @@ export function deliveryHandlers({ oracle, anycast, groups, store, space, member
       const membership = await groups.change({ kind: "leave", pattern: channel }, caller, signal);
       return membership === undefined ? {} : { membership };
     },
+    [Name.Members]: (args) => readMembers(store, space, args),
+    [Name.ReloadCreds]: () => reload(),
     [Name.DurableList]: ({ cursor }, { caller }) => listMemberships(store, space, caller, cursor),
     [Name.AclSwept]: async (args, { signal }) => ({
       swept: await isSwept({ nc: store, space, groups: groups.count }, args, signal),

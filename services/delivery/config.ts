@@ -20,6 +20,13 @@ export const deliveryConfig = defineConfig("COTAL_DELIVERY_", {
     doc: "Requests of one space that run at once; over it the answer is `resource-exhausted`.",
     example: "128",
   }),
+  membershipSeconds: setting({
+    env: "COTAL_DELIVERY_MEMBERSHIP_SECONDS",
+    schema: wholeNumber(1, 3600),
+    default: 5,
+    doc: "From one look at who hears which channel to the next, for the membership feed; a large space is looked at less often.",
+    example: "30",
+  }),
   perCaller: setting({
     env: "COTAL_DELIVERY_PER_CALLER",
     schema: wholeNumber(1, 10_000),

@@ -12,7 +12,7 @@ import type { DeliveryKeys } from "./keys.ts";
 
 export type Credentials = {
   readonly of: (
-    profile: "delivery" | "delivery-reader",
+    profile: "delivery" | "delivery-reader" | "membership-rw",
     account: typeof Account.Front | typeof Account.Store,
     scope: Omit<ServeScope, "inboxNonce">,
   ) => Promise<OwnCredential>;

@@ -17,15 +17,19 @@ export type DeliveryKeys = {
   readonly storeSigner: SigningKey;
   readonly ownerSecret: Uint8Array;
   readonly uid: string;
-  readonly evictor: Evictor;
+  readonly evictor: SystemUser;
+  /** Read when the membership feed needs it: without it everything else is served. */
+  readonly readObserver: () => SystemUser;
 };
 
-/** The user of the system account. */
-export type Evictor = {
+/** A user of the system account, whose credential is a file that the trust program renews. */
+export type SystemUser = {
   readonly authenticator: Authenticator;
   readonly inboxPrefix: string;
   /** When the one in the file ends, in Unix seconds. Throws for a file that is wrong. */
   readonly expires: () => number;
+  /** Is the one in the file the one that was presented last? Throws for a file that is wrong. */
+  readonly isPresented: () => boolean;
 };
 
 const WHO = { daemon: "delivery service", setting: "COTAL_DELIVERY_KEYS" };
@@ -39,21 +43,32 @@ export function readDeliveryKeys(pattern: string, space: string): DeliveryKeys {
     storeSigner: read(DeliveryFile.StoreSigner, keyFromSeed),
     ownerSecret: read(DeliveryFile.OwnerSecret, secret),
     uid: read(DeliveryFile.Uid, lawfulUid),
-    evictor: evictorOf(join(path, DeliveryFile.Evictor), read(DeliveryFile.Evictor, parseCreds)),
+    evictor: systemUserOf(join(path, DeliveryFile.Evictor), read(DeliveryFile.Evictor, parseCreds)),
+    readObserver: () => systemUserOf(join(path, DeliveryFile.Observer), read(DeliveryFile.Observer, parseCreds)),
   };
 }
 
-/** A renewed file is of the same lifecycle and nonce, so the connection takes it up at its next dial. */
-function evictorOf(path: string, { view }: Credential): Evictor {
+/**
+ * A renewed file is of the same lifecycle and nonce, so the connection takes it up at its next dial. One that was made
+ * anew is of another inbox: it fails the dial, and the space is opened again with it.
+ */
+function systemUserOf(path: string, { view }: Credential): SystemUser {
+  const inbox = inboxPrefix(view.uid, view.inboxNonce);
   let dialed: Credential | undefined;
+  const held = (): Credential => {
+    const credential = readCredsFile(path);
+    if (inboxPrefix(credential.view.uid, credential.view.inboxNonce) === inbox) return credential;
+    throw new TypeError("of another lifecycle or inbox");
+  };
   return {
-    inboxPrefix: inboxPrefix(view.uid, view.inboxNonce),
+    inboxPrefix: inbox,
     authenticator: {
       // nats.js asks for the JWT and then for the signature of one dial: both come from one reading.
-      jwt: () => (dialed = readCredsFile(path)).jwt,
-      sign: (nonce) => (dialed ?? readCredsFile(path)).sign(nonce),
+      jwt: () => (dialed = held()).jwt,
+      sign: (nonce) => (dialed ?? held()).sign(nonce),
     },
-    expires: () => readCredsFile(path).view.expires ?? Number.POSITIVE_INFINITY,
+    expires: () => held().view.expires ?? Number.POSITIVE_INFINITY,
+    isPresented: () => held().jwt === dialed?.jwt,
   };
 }
 

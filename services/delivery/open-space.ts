@@ -1,11 +1,11 @@
 /**
  * Taking a space up: rows for this daemon's credentials, connections in front, in the store and in the system
- * account, its member groups, the endpoint, its registration, what it does; in the order in which each needs the
+ * account (two each of these, one for the membership feed alone), its member groups, the endpoint, its registration, what it does; in the order in which each needs the
  * one before.
  *
  * Invariants
- * 1. The credentials of front and store have their rows before anything is done with them. The row of the system-account
- *    credential is written by who writes the ledger, before that one answers us (`issued.json`).
+ * 1. The credentials of front and store have their rows before anything is done with them. Rows of the system-account
+ *    credentials are written by who writes the ledger, before that one answers us (`issued.json`).
  * 2. Whatever was opened is given back, also when a later step fails.
  */
 import { setTimeout as sleep } from "node:timers/promises";
@@ -30,6 +30,8 @@ import { type AnycastEvent, createAnycast } from "./anycast/anycast.ts";
 import { deliveryHandlers } from "./commands.ts";
 import { createCredentials } from "./credentials.ts";
 import { type GroupEvent, keepGroups } from "./fanout/groups.ts";
+import type { FeedEvent } from "./feed/feed.ts";
+import { openFeed } from "./feed/open-feed.ts";
 import { type DeliveryKeys, readDeliveryKeys } from "./keys.ts";
 import { takeInstance } from "./instance.ts";
 import { createPlane, holderOf } from "./liveness/plane.ts";
@@ -39,6 +41,7 @@ import { gatherOver } from "./oracle/gather.ts";
 import { type Seen, look, shareLooks } from "./oracle/look.ts";
 import { type Kicked, type Oracle, createOracle, kickOver } from "./oracle/oracle.ts";
 import { openUnguarded } from "./open-broker.ts";
+import { reloadOver } from "./reload.ts";
 import { type RowsOptions, beginRows, enterRows } from "./rows.ts";
 import { serveDelivery } from "./serve-delivery.ts";
 import { readSettings } from "./settings.ts";
@@ -52,6 +55,7 @@ export type OpenSpaceOptions = SpaceHooks & {
   readonly users: OwnUsers;
   readonly concurrency: number;
   readonly perCaller: number;
+  readonly membershipMs: number;
   readonly onServed: (event: ServedEvent) => void;
   /** A look was taken; with what it does not cover. */
   readonly onLook: (gap: string | undefined) => void;
@@ -60,8 +64,9 @@ export type OpenSpaceOptions = SpaceHooks & {
   /** Of the plane's liveness: a question that was dropped. */
   readonly onPlane: (event: PlaneEvent) => void;
   readonly onGroup: (event: GroupEvent) => void;
-  /** When the credential of the system account ends, and what time it is, in Unix seconds. */
-  readonly onEvictorEnd: (at: number, now: number) => void;
+  readonly onFeed: (event: FeedEvent) => void;
+  /** When the first of the credentials of the system account ends, and what time it is, in Unix seconds. */
+  readonly onSystemEnd: (at: number, now: number) => void;
   /** Life of this process's own credential, in seconds. */
   readonly lifeSeconds?: number;
 };
@@ -75,7 +80,7 @@ const nowSeconds = (): number => Math.floor(Date.now() / 1000);
 /** Takes one space up. Throws a `CotalError`; nothing stays open then. */
 export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
   const opened: Connection[] = [];
-  const dial: Dial = async (name, { authenticator, inboxPrefix }, also) => {
+  const alone: Dial = async (name, { authenticator, inboxPrefix }, also) => {
     const as = authenticator === undefined ? { inboxPrefix } : { authenticator, inboxPrefix };
     const dialed = dialOptions(options, name);
     const onStatus: OnStatus = (status) => {
@@ -83,8 +88,12 @@ export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
       also?.(status);
     };
     const connection = await openConnection({ ...dialed, onStatus, ...as });
-    opened.push(connection);
     options.onStatus(name, { type: "up", server: "", version: connection.version });
+    return connection;
+  };
+  const dial: Dial = async (...asked) => {
+    const connection = await alone(...asked);
+    opened.push(connection);
     return connection;
   };
   const running: Running = [];
@@ -97,7 +106,7 @@ export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
       const served = await openUnguarded(options, dial);
       return { ...served, broken: Promise.race(opened.map(({ closed }) => closed)), close };
     }
-    const { lost, ...served } = await take(options, dial, running);
+    const { lost, ...served } = await take(options, { dial, alone }, running);
     return { ...served, broken: Promise.race([lost, ...opened.map(({ closed }) => closed)]), close };
   } catch (error) {
     await close();
@@ -108,6 +117,7 @@ export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
 /** What a connection is opened as; without an authenticator where a broker is open. */
 type Dialed = Pick<ConnectOptions, "authenticator" | "inboxPrefix">;
 type OnStatus = (status: ConnectionStatus) => void;
+/** `alone`: one whose end does not end the space. */
 export type Dial = (name: string, own: Dialed, onStatus?: OnStatus) => Promise<Connection>;
 
 function dialOptions(options: OpenSpaceOptions, name: string): Omit<ConnectOptions, keyof Dialed> {
@@ -125,7 +135,7 @@ type Running = (() => Promise<void>)[];
 
 async function take(
   options: OpenSpaceOptions,
-  dial: Dial,
+  { dial, alone }: { readonly dial: Dial; readonly alone: Dial },
   running: Running,
 ): Promise<Omit<OpenSpace, "broken" | "close"> & { readonly lost: Promise<CotalError> }> {
   const { space, lifeSeconds = Life.Host } = options;
@@ -162,8 +172,7 @@ async function take(
   const front = await dial("front", await credentials.of("delivery", Account.Front, own), onStatus);
   const readFront = await dial("reads", await credentials.of("delivery-reader", Account.Front, own));
   const readStore = await dial("reads-store", await credentials.of("delivery-reader", Account.Store, own));
-  const { expires: evictorEnd, ...evictor } = keys.evictor;
-  const system = await dial("system", evictor);
+  const system = await dial("system", keys.evictor);
   const stopping = new AbortController();
   const anycast = createAnycast({
     space,
@@ -198,8 +207,23 @@ async function take(
       options.onGroup(event);
     },
   });
-  running.push(groups.stop);
+  const feed = openFeed({
+    space,
+    front: keys.file.front,
+    who,
+    instanceId,
+    everyMs: options.membershipMs,
+    tell: options.onFeed,
+    dial: alone,
+    writer: await credentials.of("membership-rw", Account.Store, scope),
+    readObserver: keys.readObserver,
+  });
+  running.push(groups.stop, feed.stop);
   onFrontDown = plane.disconnected;
+  const reload = reloadOver({
+    "connection-evictor": () => [keys.evictor, system],
+    "membership-observer": feed.observer,
+  });
   const oracle = oracleOver(options, keys, { front, system, stopping: stopping.signal });
   const registration = keepRegistered({
     ...run,
@@ -215,7 +239,7 @@ async function take(
     incarnation: { instanceId, epoch },
     registration,
     handlers: {
-      ...deliveryHandlers({ oracle, anycast, groups, store: store.nc, space, memberGroups }),
+      ...deliveryHandlers({ oracle, anycast, groups, store: store.nc, space, reload, memberGroups }),
       ...readHandlers(mediatorOf(space, readStore.nc, storedAcl(readStore.nc, space))),
     },
   });
@@ -228,13 +252,14 @@ async function take(
     stopIntake: async () => {
       // Who waits for a proof is told at once: a stop that waited with him would be cut short.
       stopping.abort();
-      await Promise.all([groups.stop(), served.stop(), anycast.stop()]);
+      await Promise.all([groups.stop(), feed.stop(), served.stop(), anycast.stop()]);
       plane.stop();
       // With the broker away there is nobody to say farewell to.
       await within(registration.end(), front.isUp() ? FAREWELL_MS : 0);
     },
     renew: async () => {
-      options.onEvictorEnd(evictorEnd(), nowSeconds());
+      const [observer] = feed.observer() ?? [];
+      options.onSystemEnd(Math.min(keys.evictor.expires(), observer?.expires() ?? Infinity), nowSeconds());
       for (const made of credentials.made) {
         if (made.expires() - nowSeconds() > lifeSeconds / 2) continue;
         await made.renew((next) => enterRows(rows, next));

@@ -7,11 +7,12 @@ import type { deliveryConfig } from "./config.ts";
 import { spacesWithDeliveryKeys } from "./keys.ts";
 import { openSpace } from "./open-space.ts";
 import { anycastSayings } from "./say-anycast.ts";
+import { feedSayings } from "./say-feed.ts";
 import { groupSayings } from "./say-groups.ts";
 
 type Values = ReturnType<typeof deliveryConfig.read>["values"];
 
-/** An end of the system-account credential is told when less than this is left. */
+/** An end of a system-account credential is told when less than this is left. */
 const SOON_SECONDS = 7 * 86_400;
 
 export function keepSpaces(context: Context<Values>): Spaces {
@@ -28,8 +29,8 @@ export function keepSpaces(context: Context<Values>): Spaces {
     labels: ["space"],
   });
   const end = metrics.gauge({
-    name: `${metrics.prefix}evictor_end_seconds`,
-    help: "When the credential of the system account ends, in Unix time.",
+    name: `${metrics.prefix}system_credential_end_seconds`,
+    help: "When the first of the credentials of the system account ends, in Unix time.",
     labels: ["space"],
   });
   const dropped = metrics.counter({
@@ -38,6 +39,7 @@ export function keepSpaces(context: Context<Values>): Spaces {
     labels: ["space"],
   });
   const onAnycast = anycastSayings(context);
+  const onFeed = feedSayings(context);
   const onGroup = groupSayings(context);
   const users = ownUsers();
   return keep({
@@ -55,6 +57,7 @@ export function keepSpaces(context: Context<Values>): Spaces {
         users,
         concurrency: values.concurrency,
         perCaller: values.perCaller,
+        membershipMs: values.membershipSeconds * 1000,
         onServed: (event) => {
           count(space, event);
           log.debug("served", { space, ...event });
@@ -70,10 +73,11 @@ export function keepSpaces(context: Context<Values>): Spaces {
         onAnycast: (event) => onAnycast(space, event),
         onPlane: () => dropped.inc({ space }),
         onGroup: (event) => onGroup(space, event),
-        onEvictorEnd: (at, now) => {
+        onFeed: onFeed(space),
+        onSystemEnd: (at, now) => {
           end.set({ space }, at);
           const isSoon = at - now < SOON_SECONDS;
-          if (isSoon && !isTold) log.warn("the credential of the system account ends soon", { space, at, next: RENEW });
+          if (isSoon && !isTold) log.warn("a credential of the system account ends soon", { space, at, next: RENEW });
           isTold = isSoon;
         },
       });

@@ -1,16 +1,17 @@
 /**
- * Trust of the delivery service of one space: its own signing keys of front and store, and its user of the system
- * account, as a credential. It gets no key of that account: with one it could add accounts.
+ * Trust of the delivery service of one space: its own signing keys of front and store, and its two users of the
+ * system account, as credentials. It gets no key of that account: with one it could add accounts.
  *
  * Invariants
- * 1. Everything but the credential is drawn once; a second run finds it and changes nothing.
+ * 1. Everything but the credentials is drawn once; a second run finds it and changes nothing.
  * 2. A renewed credential is of the same lifecycle and inbox, so a running daemon takes it up at its next
  *    dial; it is listed for the ledger before it is written.
  */
 import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { Life } from "../../shared/grants/matrix.ts";
+import type { HolderScope } from "../../shared/grants/client-profiles.ts";
+import { Life, type ScopeOf } from "../../shared/grants/matrix.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { drawLifecycleUid, drawNonce, principal } from "../../shared/protocol/base/principals.ts";
 import type { SpaceAccountOptions } from "../../shared/trust/accounts.ts";
@@ -36,30 +37,52 @@ export function ensureDeliveryTrust(
   return { moreSigners: { front: [front.publicKey], store: [store.publicKey] } };
 }
 
-/** Renews the credential of the system account when less than half of its life is left. */
-export async function ensureEvictorCredential(
+type SystemProfile = "connection-evictor" | "membership-observer";
+type SystemTrust = Pick<BrokerTrust, "system" | "systemSigner">;
+
+/** Renews each of the service's credentials of the system account when less than half of its life is left. */
+export async function ensureSystemCredentials(
   state: string,
-  { space, keys, ownerSecret }: SpaceTrust,
-  broker: Pick<BrokerTrust, "system" | "systemSigner">,
+  trust: SpaceTrust,
+  broker: SystemTrust,
   auth: "static" | "user",
   nowSeconds: number,
 ): Promise<void> {
+  const { front, store, auth: calling } = trust.keys;
+  const spaceAccounts = [front, store, calling].map(({ publicKey }) => publicKey);
+  const renewing = { state, trust, broker, auth, nowSeconds };
+  await renewed(renewing, DeliveryFile.Evictor, "connection-evictor", (own) => ({ ...own, spaceAccounts }));
+  await renewed(renewing, DeliveryFile.Observer, "membership-observer", (own) => ({
+    ...own,
+    frontAccount: front.publicKey,
+  }));
+}
+
+type Renewing = {
+  readonly state: string;
+  readonly trust: SpaceTrust;
+  readonly broker: SystemTrust;
+  readonly auth: "static" | "user";
+  readonly nowSeconds: number;
+};
+
+async function renewed<Name extends SystemProfile>(
+  { state, trust: { space, ownerSecret }, broker, auth, nowSeconds }: Renewing,
+  file: string,
+  profile: Name,
+  scopeOf: (own: HolderScope) => ScopeOf<Name>,
+): Promise<void> {
   const folder = trustPaths(state).delivery(space);
-  const path = join(folder, DeliveryFile.Evictor);
+  const path = join(folder, file);
   const held = heldCredential(path);
   if (held !== undefined && (held.expires ?? 0) - nowSeconds > Life.Static / 2) return;
   const user = newKey("user");
   const uid = readFileSync(join(folder, DeliveryFile.Uid), "utf8").trim();
   const holder = { principal: principal(systemOwner(ownerSecret, space), "delivery"), uid };
   const expires = nowSeconds + Life.Static;
-  const { jwt } = await mintUser({
-    profile: "connection-evictor",
-    scope: {
-      space,
-      holder,
-      inboxNonce: held?.inboxNonce ?? drawNonce(randomBytes),
-      spaceAccounts: [keys.front, keys.store, keys.auth].map(({ publicKey }) => publicKey),
-    },
+  const { jwt } = await mintUser<Name>({
+    profile,
+    scope: scopeOf({ space, holder, inboxNonce: held?.inboxNonce ?? drawNonce(randomBytes) }),
     account: Account.System,
     accountKey: broker.system.publicKey,
     signer: broker.systemSigner,

@@ -26,7 +26,7 @@ import { keptAuthMode } from "../../shared/trust/space-file.ts";
 import { ensureBrokerTrust, systemCredential } from "./broker-trust.ts";
 import { serverConfigText } from "./server-config.ts";
 import { type AuthTrust, ensureAuthTrust, hasAuthTrust, publishAuth } from "./auth-trust.ts";
-import { ensureDeliveryTrust, ensureEvictorCredential, publishDelivery } from "./delivery-trust.ts";
+import { ensureDeliveryTrust, ensureSystemCredentials, publishDelivery } from "./delivery-trust.ts";
 import { accountLimits, setAccountLimits } from "./account-limits.ts";
 import { alone } from "./lock.ts";
 import { addRevoked, ensureOperatorCredential, ensureSpaceTrust, publishSpace, refusedUsers } from "./space-trust.ts";
@@ -102,7 +102,7 @@ async function space(options: Options): Promise<object> {
     ensureDeliveryTrust(state, own);
     await pushSpace(state, name, connection);
     await ensureOperatorCredential(state, own, auth, now);
-    await ensureEvictorCredential(state, own, trust, auth, now);
+    await ensureSystemCredentials(state, own, trust, auth, now);
     if (hasAuthTrust(state, name)) publishAuth(state, own, now);
     publishDelivery(state, own, auth);
     publishSpace(state, own, auth);

@@ -22,7 +22,14 @@ const Answer = z.looseObject({
   data: z.looseObject({
     total: z.number(),
     connections: z.array(
-      z.looseObject({ cid: z.number(), authorized_user: z.string().optional(), jwt: z.string().optional() }),
+      z.looseObject({
+        cid: z.number(),
+        authorized_user: z.string().optional(),
+        jwt: z.string().optional(),
+        /** How many there are, and, where they were asked for, their subjects. */
+        subscriptions: z.number().optional(),
+        subscriptions_list: z.array(z.string()).optional(),
+      }),
     ),
   }),
 });
@@ -35,8 +42,23 @@ export const pageOf = (message: Pick<Msg, "json">): ConnectionsPage => Answer.pa
 /** What is asked for: with who they are, oldest first; of one server, if one is named. */
 export function pageQuestion(offset: number, limit: number, server?: string): string {
   const whole = { auth: true, sort: "cid", offset, limit };
-  return JSON.stringify(server === undefined ? whole : { ...whole, server_name: server, exact_match: true });
+  return JSON.stringify(server === undefined ? whole : { ...whole, ...only(server) });
 }
+
+/** One connection, or several from an offset on, oldest first. */
+export type Which = { readonly cid: number } | { readonly offset: number; readonly limit: number };
+
+/**
+ * Of one server, what is wanted of them beside how many subscriptions each has: who they are (a JWT for each), and
+ * the subjects of all their subscriptions.
+ */
+export const detailQuestion = (
+  which: Which,
+  server: string,
+  wanted: { readonly auth?: boolean; readonly subscriptions?: boolean } = {},
+): string => JSON.stringify({ sort: "cid", ...which, ...wanted, ...only(server) });
+
+const only = (server: string) => ({ server_name: server, exact_match: true });
 
 /** The principal that a JWT names: of a callout's the broker shows the name alone, of any other the JWT. */
 export function nameOf({ authorized_user: user, jwt }: ListedConnection): string | undefined {

@@ -15,6 +15,7 @@
 import { kvAll, objectChunks, objectMeta } from "../protocol/base/broker-subjects.ts";
 import { type BucketKey, bucketStream, objectStream, spaceNames, transferBucket } from "../protocol/base/names.ts";
 import { spaceSubjects } from "../protocol/base/subjects.ts";
+import { MAX_FEED_BYTES } from "../protocol/chat/membership-feed.ts";
 
 /** The settings the contract fixes, in the broker's own names. Times are nanoseconds. */
 export type StreamSettings = {
@@ -65,7 +66,6 @@ const PRESENCE_AGE_NS = 6 * SECOND_NS;
 /** A record holds a card, a condition and channel modes; a flood of large ones is refused. */
 const PRESENCE_MAX_BYTES = 65_536;
 /** §8, table of buckets. */
-const MEMBERSHIP_MAX_BYTES = 262_144;
 const ANYCAST_MAX_BYTES = 65_536;
 /** §8: what a new space starts with, per sender and channel, and per member lifecycle. */
 const CHAT_COUNT = 1000;
@@ -181,7 +181,7 @@ const BUCKETS: Readonly<Record<BucketKey, Definition>> = {
   },
   // §7.
   channels: { allow_direct: true, deny_delete: true },
-  membership: { max_msg_size: MEMBERSHIP_MAX_BYTES, allow_direct: true },
+  membership: { max_msg_size: MAX_FEED_BYTES, allow_direct: true },
   // §8.1: rows go a day after their request left the queue.
   anycast: { max_msg_size: ANYCAST_MAX_BYTES, allow_direct: true },
   // Supplement B: never-deleted families live here; direct for non-fencing reads.

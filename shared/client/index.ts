@@ -45,6 +45,7 @@ export type { JoinOptions, Joined, Replayed } from "./room.ts";
 export type { SessionEvent, SessionStats } from "./events.ts";
 export type { CardOptions, PresenceChange } from "./presence.ts";
 export type { RosterChange, RosterWatch } from "./roster.ts";
+export { type ChannelMembers, readChannelMembers } from "./members.ts";
 export type { Call, CallResult } from "./caller.ts";
 export type { CallTarget } from "./call-target.ts";
 export type { CommandOptions, EndpointClient, RepeatOptions, ScatterOptions } from "./endpoint-client.ts";

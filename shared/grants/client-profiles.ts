@@ -26,6 +26,7 @@ import { isCoreEndpoint, isOwnCommand } from "../protocol/endpoint/names.ts";
 import { badRequest } from "../protocol/base/errors.ts";
 import {
   ANYCAST_COMMANDS,
+  FEED_COMMANDS,
   MEMBER_COMMANDS,
   MEMBER_READS,
   OPERATOR_AUTH_COMMANDS,
@@ -190,6 +191,7 @@ export function observerRows(scope: HolderScope): Row[] {
     sub(front, spaceSubjects(scope.space).chatAll, "§9 observer, all chat"),
     sub(front, kvAll(spaceNames(scope.space).bucket.presence), "§9 observer, presence"),
     ...readRows(scope, MEMBER_READS),
+    ...commandRows(scope, FEED_COMMANDS, "§8 observer, membership feed, mediated", EndpointName.Delivery),
   ];
 }
 

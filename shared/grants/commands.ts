@@ -53,6 +53,8 @@ export const DeliveryCommand = {
   AclSwept: "acl-swept",
   Pending: "pending",
   Proof: "proof",
+  Members: "members",
+  ReloadCreds: "reload-creds",
 } as const;
 export type DeliveryCommand = (typeof DeliveryCommand)[keyof typeof DeliveryCommand];
 
@@ -74,6 +76,12 @@ export const BARRIER_COMMANDS: readonly DeliveryCommand[] = [
   DeliveryCommand.EvictPrincipals,
   DeliveryCommand.PrincipalLiveness,
 ];
+
+/** What of it the auth service may ask for beside: to take up credentials that were renewed (supplement F). */
+export const RELOAD_COMMANDS: readonly DeliveryCommand[] = [DeliveryCommand.ReloadCreds];
+
+/** What of it those may ask for who only look: who hears a channel, as the membership feed has it (§8). */
+export const FEED_COMMANDS: readonly DeliveryCommand[] = [DeliveryCommand.Members];
 
 /** What of it every agent may ask for: its own requests to a role, and whether they are handed out (§8.1). */
 export const ANYCAST_COMMANDS: readonly DeliveryCommand[] = [

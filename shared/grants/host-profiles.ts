@@ -32,6 +32,7 @@ import {
   DeliveryCommand,
   ProvisionerCommand,
   ReadCommand,
+  RELOAD_COMMANDS,
 } from "./commands.ts";
 import type { HolderScope } from "./client-profiles.ts";
 import { Account, type Row, pub, queueSub, sub } from "./row.ts";
@@ -250,11 +251,17 @@ export function authServerRows(scope: ServeScope): Row[] {
       ep.oneGrant(EndpointName.Delivery, DeliveryCommand.AclSwept, scope.holder),
       "§8 a narrowing is swept for",
     ),
+    ...RELOAD_COMMANDS.map((command) =>
+      pub(front, ep.oneGrant(EndpointName.Delivery, command, scope.holder), "supplement F, credentials are renewed"),
+    ),
   ];
 }
 
 /** Buckets that the delivery service reads by key and page, and never decides from anything else. */
 const DELIVERY_READS: readonly BucketKey[] = ["acl", "members", "channels", "presence", "leases"];
+
+/** What it only shows, and decides nothing from (§8). */
+const DELIVERY_SHOWS: readonly BucketKey[] = ["membership"];
 
 /** The delivery service: in front it serves and registers, in the store it keeps what it answers from. */
 export function deliveryRows(scope: ServeScope): Row[] {
@@ -325,11 +332,14 @@ function fanoutRows({ space }: ServeScope): Row[] {
     pub(store, jsApi.messageDelete(names.dlv), "§8 copies that a narrowed read list no longer covers"),
     pub(store, subjects.dlvAll, "§8 backstop, copies"),
     pub(store, subjects.dlvMarkers, "§8 backstop, the group's marker"),
-    ...DELIVERY_READS.map((key) => bucketStream(names.bucket[key])).flatMap((stream) => [
-      pub(store, jsApi.messageGet(stream), "leader read of a row"),
-      pub(store, jsApi.directGet(stream), "paged read of rows"),
-    ]),
+    ...[...DELIVERY_READS, ...DELIVERY_SHOWS]
+      .map((key) => bucketStream(names.bucket[key]))
+      .flatMap((stream) => [
+        pub(store, jsApi.messageGet(stream), "leader read of a row"),
+        pub(store, jsApi.directGet(stream), "paged read of rows"),
+      ]),
     pub(store, kvKey(names.bucket.members, ">"), "§7 durable membership"),
+    pub(store, jsApi.streamInfo(bucketStream(names.bucket.membership)), "§8 feed, how old it is"),
     pub(store, jsApi.streamInfo(bucketStream(names.bucket.leases)), "H53, the broker's clock"),
     pub(store, kvKey(names.bucket.leases, leaseGrant("delivery")), "H53, leases of its groups"),
   ];

@@ -6,6 +6,7 @@
  * 2. A profile that nothing uses yet is `unbuilt`: it mints nothing until the issue that needs it
  *    writes its rows in full (decision H56).
  */
+import { type ObserverScope, membershipObserverRows, membershipRwRows } from "./feed-profiles.ts";
 import { Account, type Row } from "./row.ts";
 import {
   type AgentScope,
@@ -236,8 +237,20 @@ export const PROFILES = {
     lifeSeconds: Life.Static,
     rows: connectionEvictorRows,
   }),
-  "membership-rw": unbuilt("writes the membership feed"),
-  "membership-observer": unbuilt("reads the broker's connection view"),
+  "membership-rw": built<HolderScope>({
+    summary: "writes the membership feed, from the rows of durable membership and what the observer sees",
+    accounts: [Store],
+    trusted: true,
+    lifeSeconds: Life.Host,
+    rows: membershipRwRows,
+  }),
+  "membership-observer": built<ObserverScope>({
+    summary: "lists the connections of one space's front with what they have subscribed to",
+    accounts: [System],
+    trusted: true,
+    lifeSeconds: Life.Static,
+    rows: membershipObserverRows,
+  }),
   supervisor: unbuilt("the manager's own work"),
   teardown: unbuilt("removes a whole space"),
   issuer: unbuilt("reads the ledger for the exchange"),

@@ -11,7 +11,14 @@ import { inboxGrant, jsAck, jsApi, objectChunks, objectMeta } from "../protocol/
 import { dmDurable, spaceNames, transferBucket, transferObject } from "../protocol/base/names.ts";
 import { EndpointName, endpointSubjects } from "../protocol/endpoint/grammar.ts";
 import type { HolderScope } from "./client-profiles.ts";
-import { DEPLOYER_COMMANDS, DEPLOYER_READS, MANAGER_COMMANDS, ProvisionerCommand, ReadCommand } from "./commands.ts";
+import {
+  DEPLOYER_COMMANDS,
+  DEPLOYER_READS,
+  FEED_COMMANDS,
+  MANAGER_COMMANDS,
+  ProvisionerCommand,
+  ReadCommand,
+} from "./commands.ts";
 import { Account, type Row, pub, sub } from "./row.ts";
 
 export type ManagerCallerScope = HolderScope & {
@@ -61,8 +68,15 @@ export const channelPurgerRows = (scope: HolderScope): Row[] => callerOf(scope, 
 export const purgerRows = (scope: HolderScope): Row[] =>
   callerOf(scope, [ChannelPurge, HistoryPurge], "supplement F, purger");
 
-export const deployerRows = (scope: HolderScope): Row[] =>
-  callerOf(scope, DEPLOYER_COMMANDS, "supplement F, deployer", DEPLOYER_READS);
+export function deployerRows(scope: HolderScope): Row[] {
+  const ep = endpointSubjects(scope.space);
+  return [
+    ...callerOf(scope, DEPLOYER_COMMANDS, "supplement F, deployer", DEPLOYER_READS),
+    ...FEED_COMMANDS.map((command) =>
+      pub(front, ep.oneGrant(EndpointName.Delivery, command, scope.holder), "§8 deployer, who else is in a channel"),
+    ),
+  ];
+}
 
 export function managerCallerRows(scope: ManagerCallerScope): Row[] {
   const ep = endpointSubjects(scope.space);

@@ -14,6 +14,8 @@ export const DeliveryFile = {
   Uid: "lifecycle.uid",
   /** Its user of the system account: a credential and no key, renewed by the trust program. */
   Evictor: "evictor.creds",
+  /** The user of the system account that sees subscriptions, for the membership feed. */
+  Observer: "observer.creds",
   /** What it serves; written last, so a folder that has it is whole. */
   Space: "space.json",
 } as const;

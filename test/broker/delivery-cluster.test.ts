@@ -6,13 +6,15 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { join } from "node:path";
 import { type NatsConnection, connect } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { gatherOver } from "../../services/delivery/oracle/gather.ts";
+import { type LiveView, createLive } from "../../services/delivery/feed/live.ts";
+import { type Gather, gatherOver } from "../../services/delivery/oracle/gather.ts";
 import { type Look, look } from "../../services/delivery/oracle/look.ts";
 import { type Oracle, createOracle, kickOver } from "../../services/delivery/oracle/oracle.ts";
 import { serversOf } from "../../services/delivery/oracle/servers.ts";
 import { dialedAuth } from "../../shared/broker/authenticator.ts";
 import { type Connection, openConnection } from "../../shared/broker/connect.ts";
 import { inboxPrefix, sys } from "../../shared/protocol/base/broker-subjects.ts";
+import { channelsHeard } from "../../shared/protocol/chat/membership-feed.ts";
 import { type Principal, dotForm } from "../../shared/protocol/base/principals.ts";
 import { type Credential, readCredsFile } from "../../shared/trust/creds.ts";
 import { DeliveryFile, DeliverySpaceFile } from "../../shared/trust/delivery-folder.ts";
@@ -25,6 +27,7 @@ let cluster: TestCluster;
 let system: Connection;
 let front: Connection;
 let oracle: Oracle;
+let observing: () => { readonly gather: Gather; readonly account: string };
 let lookFor: (...principals: readonly Principal[]) => Promise<Look>;
 const opened: Connection[] = [];
 const guests: NatsConnection[] = [];
@@ -72,6 +75,8 @@ beforeAll(async () => {
     accounts: [accounts.front, accounts.store, accounts.auth],
     self: () => ({ server: front.nc.info?.server_id ?? "", cid: front.nc.info?.client_id ?? 0 }),
   };
+  const observer = await dial(0, readCredsFile(join(folder, DeliveryFile.Observer)));
+  observing = () => ({ gather: gatherOver(observer), account: accounts.front });
   lookFor = (...principals) => look(parts, new Set(principals.map(dotForm)));
   oracle = createOracle({
     look: (names) => look(parts, new Set(names)),
@@ -127,6 +132,35 @@ describe("while all servers answer", () => {
     ]);
     await carol.close();
   }, 30_000);
+});
+
+describe("W8.19 the live half of the membership feed", () => {
+  const patterns = ({ hearings }: LiveView, actor: string): string[] =>
+    hearings.filter(({ id }) => id === dotForm(person(actor))).flatMap((one) => one.patterns);
+
+  test("is seen on every server; one that is frozen keeps what it last said, and the gap says that it is missing", async () => {
+    for (const [server, channel] of ["zero", "one", "two"].entries()) {
+      const nc = await comes("reader", server);
+      nc.subscribe(`cotal.main.chat.*.*.${channel}`);
+      await nc.flush();
+    }
+    const { gather, account } = observing();
+    const live = createLive({ gather, account, heard: channelsHeard("main"), now: () => performance.now() });
+    const whole = await live();
+    expect([patterns(whole, "reader").toSorted(), whole.gap]).toEqual([["one", "two", "zero"], undefined]);
+    cluster.brokers[2]?.freeze();
+    try {
+      await expect.poll(async () => (await live()).gap, { timeout: 30_000 }).toMatch(/3 servers .* 2 answered/);
+      expect(patterns(await live(), "reader").toSorted()).toEqual(["one", "two", "zero"]);
+      // Who looks for the first time knows nothing of it, and says what is missing.
+      const fresh = await createLive({ gather, account, heard: channelsHeard("main"), now: () => 0 })();
+      expect(patterns(fresh, "reader").toSorted()).toEqual(["one", "zero"]);
+      expect(fresh.gap).toMatch(/3 servers .* 2 answered/);
+    } finally {
+      cluster.brokers[2]?.thaw();
+    }
+    await expect.poll(async () => (await live()).gap, { timeout: 60_000 }).toBeUndefined();
+  }, 120_000);
 });
 
 describe("while one does not answer", () => {

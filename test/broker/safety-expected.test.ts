@@ -17,7 +17,7 @@ import { authCallout } from "./expected/auth-callout.ts";
 import { authLedger } from "./expected/auth-ledger.ts";
 import { authServer } from "./expected/auth-server.ts";
 import { channelWriter } from "./expected/channel-writer.ts";
-import { connectionEvictor, delivery, deliveryReader } from "./expected/delivery.ts";
+import { connectionEvictor, delivery, deliveryReader, membershipObserver, membershipRw } from "./expected/delivery.ts";
 import { deprovisioner } from "./expected/deprovisioner.ts";
 import { type Expected, type Line, type Person, type Who } from "./expected/kit.ts";
 import { ledger } from "./expected/ledger.ts";
@@ -230,6 +230,15 @@ describe("daemons, each with one function", () => {
       const expected = deliveryReader(who(credential, "lab")).find((one) => one.account === account);
       await expectHeld(credential, expected ?? only([]));
     }
+  });
+
+  test("W9.14 PF.05 W8.19 the membership feed's two: one sees the front of its space, one writes the feed", async () => {
+    const scope = { ...freshHolder(OWNER, "delivery"), space: "lab" };
+    const frontAccount = `A${"F".repeat(55)}`;
+    const observer = await daemonCredential(space, "membership-observer", "system", { ...scope, frontAccount });
+    await expectHeld(observer, only(membershipObserver(who(observer, "lab"), frontAccount)));
+    const writer = await daemonCredential(space, "membership-rw", "store", scope);
+    await expectHeld(writer, only(membershipRw(who(writer, "lab"))));
   });
 
   test("W9.14 PF.01 ledger", async () => {

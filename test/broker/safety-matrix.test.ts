@@ -130,6 +130,7 @@ async function held(profile: BuiltProfile): Promise<Held[]> {
     case "registrar":
     case "daemon-entrant":
     case "store-upgrader":
+    case "membership-rw":
       return daemon(profile, lab);
     case "provisioner-desk":
     case "auth-server":
@@ -138,6 +139,8 @@ async function held(profile: BuiltProfile): Promise<Held[]> {
       return daemon(profile, { ...lab, instanceId: lab.holder.uid, epoch: EPOCH });
     case "connection-evictor":
       return daemon(profile, { ...lab, spaceAccounts: [ACCOUNT] });
+    case "membership-observer":
+      return daemon(profile, { ...lab, frontAccount: ACCOUNT });
     case "deprovisioner": {
       const {
         owner,

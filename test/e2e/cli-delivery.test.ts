@@ -38,10 +38,12 @@ describe("cotal up", () => {
           "evict-principals",
           "frontier",
           "history",
+          "members",
           "pending",
           "principal-liveness",
           "proof",
           "records",
+          "reload-creds",
           "roster",
         ]);
       } finally {

@@ -19,10 +19,12 @@ export type DeliveryOrder = {
   readonly url: string;
   /** Those of a broker without accounts, which have no keys by which it could find them. */
   readonly open?: readonly string[];
+  /** Settings of its own. */
+  readonly env?: Readonly<Record<string, string>>;
 };
 
 /** Starts it; what it waits for need not be there. */
-export function spawnDelivery({ state, url, open }: DeliveryOrder): DeliveryService {
+export function spawnDelivery({ state, url, open, env = {} }: DeliveryOrder): DeliveryService {
   const lines: string[] = [];
   let child: ChildProcess;
   let becoming: Promise<void>;
@@ -35,6 +37,7 @@ export function spawnDelivery({ state, url, open }: DeliveryOrder): DeliveryServ
         COTAL_BROKER: open === undefined ? "accounts" : "open",
         COTAL_DELIVERY_KEYS: join(state, "spaces", "{space}", "delivery"),
         COTAL_PARENT_IPC: "true",
+        ...env,
       },
       stdio: ["ignore", "pipe", "pipe", "ipc"],
     });

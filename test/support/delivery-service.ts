@@ -21,9 +21,15 @@ export type { DeliveryService } from "./delivery-process.ts";
 /** Spaces whose own delivery service somebody has in hand. */
 const inHand = new WeakSet<TestSpace>();
 
-/** The delivery service that the space was started with, to hurt; at each later call another process of it. */
-export function startDeliveryService(space: TestSpace): DeliveryService {
-  if (space.delivery === undefined || inHand.has(space)) return spawnDelivery({ state: space.state, url: space.url });
+/**
+ * The delivery service that the space was started with, to hurt; at each later call, and wherever it shall have
+ * settings of its own, another process of it.
+ */
+export function startDeliveryService(space: TestSpace, env: Readonly<Record<string, string>> = {}): DeliveryService {
+  const isPlain = Object.keys(env).length === 0;
+  if (space.delivery === undefined || inHand.has(space) || !isPlain) {
+    return spawnDelivery({ state: space.state, url: space.url, env });
+  }
   inHand.add(space);
   return space.delivery;
 }

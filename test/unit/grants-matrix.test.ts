@@ -311,10 +311,11 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
   const READS = ["channels", "roster", "frontier", "history", "artifacts", "endpoints", "records"];
   const reads = [call("space"), ...READS.map(read)];
   const rail = "sub cotal.main.ep.reply.*.*.*.<me>.*";
+  const FEED = "pub cotal.main.ep.one.delivery.members.<me>.*";
   const OPERATOR = dotForm(EXAMPLE_HOLDERS.operator.holder.principal);
 
   test.each<[BuiltProfile, string[]]>([
-    ["observer", [rail, "sub cotal.main.chat.>", "sub $KV.cotal_presence_main.>", ...reads]],
+    ["observer", [rail, "sub cotal.main.chat.>", "sub $KV.cotal_presence_main.>", ...reads, FEED]],
     [
       "admin",
       [
@@ -324,6 +325,7 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
         "sub cotal.main.inst.>",
         "sub cotal.main.svc.>",
         ...reads,
+        FEED,
         read("dm-history"),
       ],
     ],
@@ -360,7 +362,7 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
     ["channel-writer", [rail, read("channels"), call("channel-set")]],
     ["channel-purger", [rail, read("channels"), call("channel-purge")]],
     ["purger", [rail, read("channels"), call("channel-purge"), call("history-purge")]],
-    ["deployer", [rail, ...["space", "channel-set", "check"].map(call), ...["channels", "roster"].map(read)]],
+    ["deployer", [rail, ...["space", "channel-set", "check"].map(call), ...["channels", "roster"].map(read), FEED]],
     ["probe", [rail, call("check")]],
     [
       "session-caller",
@@ -508,7 +510,7 @@ describe("the daemons' profiles", () => {
     expect(rows).toHaveLength(3);
   });
 
-  test("no daemon deletes or purges a stream; delivery takes copies back, and a message leaves the role queue and its records one by one (§8.1); the one purge is a credential of its own for minutes", () => {
+  test("no daemon deletes or purges a stream; delivery takes copies back, and a message leaves the role queue, its records (§8.1) and the membership feed one by one; the one purge is a credential of its own for minutes", () => {
     const destructive = everyRow.filter(({ row }) =>
       /STREAM\.(DELETE|PURGE|MSG\.DELETE)|^\$JS\.API\.STREAM\.>/.test(row.subject),
     );
@@ -517,6 +519,7 @@ describe("the daemons' profiles", () => {
       "delivery pub $JS.API.STREAM.MSG.DELETE.KV_cotal_anycast_main",
       "delivery pub $JS.API.STREAM.MSG.DELETE.TASK_main",
       "history-purger pub $JS.API.STREAM.PURGE.CHAT_main",
+      "membership-rw pub $JS.API.STREAM.MSG.DELETE.KV_cotal_membership_main",
     ]);
     const { holder, inboxNonce } = EXAMPLE_HOLDERS["history-purger"];
     expect(rowsOf("history-purger").map(({ account, op, subject }) => `${account} ${op} ${subject}`)).toEqual([
@@ -650,8 +653,8 @@ describe("PF.02 the life of a credential", () => {
 
   test("PF.02 each host profile has one function: none serves, writes rows and reaches the system account at once", () => {
     const system = BUILT.filter((name) => (PROFILES[name].accounts as readonly Account[]).includes("system"));
-    expect(system).toEqual(["connection-evictor", "system-administrator"]);
-    for (const name of ["connection-evictor", "system-administrator"] as const) {
+    expect(system).toEqual(["connection-evictor", "membership-observer", "system-administrator"]);
+    for (const name of ["connection-evictor", "membership-observer", "system-administrator"] as const) {
       expect(PROFILES[name].accounts).toEqual(["system"]);
     }
   });
@@ -679,8 +682,6 @@ describe("W9.10 a profile that nothing needs yet mints nothing (H56)", () => {
   test("they are these, and the views of the exchange are not among them", () => {
     expect(unbuilt.map(([name]) => name).toSorted()).toEqual([
       "issuer",
-      "membership-observer",
-      "membership-rw",
       "retirement-requester",
       "run-admitter",
       "supervisor",

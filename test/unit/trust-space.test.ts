@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { decode } from "@nats-io/jwt";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { ensureDeliveryTrust, ensureEvictorCredential } from "../../services/trust/delivery-trust.ts";
+import { ensureDeliveryTrust, ensureSystemCredentials } from "../../services/trust/delivery-trust.ts";
 import {
   addRevoked,
   ensureOperatorCredential,
@@ -78,27 +78,32 @@ describe("the operator's credential", () => {
   });
 });
 
-describe("the delivery service's user of the system account", () => {
+describe.each([
+  [DeliveryFile.Evictor, "connection-evictor"],
+  [DeliveryFile.Observer, "membership-observer"],
+] as const)("the delivery service's user of the system account in %s", (file, profile) => {
   const key = newKey("account");
   const broker = { system: key, systemSigner: newKey("account") };
-  const path = (state: string) => join(trustPaths(state).delivery("main"), DeliveryFile.Evictor);
+  const path = (state: string) => join(trustPaths(state).delivery("main"), file);
   const read = (state: string) => readCredsFile(path(state)).view;
   const ensured = async (auth: "static" | "user", at: number, state = folder()): Promise<string> => {
     const trust = ensureSpaceTrust(state, "main");
     ensureDeliveryTrust(state, trust);
-    await ensureEvictorCredential(state, trust, broker, auth, at);
+    await ensureSystemCredentials(state, trust, broker, auth, at);
     return state;
   };
 
-  test("PF.05 is of the profile connection-evictor, of the daemon's own lifecycle, and sees this space's accounts alone", async () => {
+  test("PF.05 is of its one profile, of the daemon's own lifecycle, and sees this space's accounts alone, or front", async () => {
     const state = await ensured("static", NOW);
     const { keys } = ensureSpaceTrust(state, "main");
     const uid = readFileSync(join(trustPaths(state).delivery("main"), DeliveryFile.Uid), "utf8").trim();
-    expect(read(state)).toMatchObject({ profile: "connection-evictor", principal: { actor: "delivery" }, uid });
+    expect(read(state)).toMatchObject({ profile, principal: { actor: "delivery" }, uid });
     const claims = decode<{ pub?: { allow: string[] } }>(readCredsFile(path(state)).jwt).nats;
     const listing = (claims.pub?.allow ?? []).filter((subject) => subject.endsWith(".CONNZ"));
     expect(listing.toSorted()).toEqual(
-      [keys.front, keys.store, keys.auth].map(({ publicKey }) => sys.accountConnections(publicKey)).toSorted(),
+      (profile === "connection-evictor" ? [keys.front, keys.store, keys.auth] : [keys.front])
+        .map(({ publicKey }) => sys.accountConnections(publicKey))
+        .toSorted(),
     );
   });
 
@@ -118,9 +123,13 @@ describe("the delivery service's user of the system account", () => {
       const state = await ensured(auth, NOW);
       const owner = auth === "user" ? trustPaths(state).auth("main") : trustPaths(state).provisioner("main");
       const { principal, uid, userKey } = read(state);
-      expect(IssuedList.parse(JSON.parse(readFileSync(join(owner, ProvisionerFile.Issued), "utf8")))).toEqual([
-        { ...principal, uid, credentialId: userKey, expires: NOW + Life.Static, reads: false },
-      ]);
+      expect(IssuedList.parse(JSON.parse(readFileSync(join(owner, ProvisionerFile.Issued), "utf8")))).toContainEqual({
+        ...principal,
+        uid,
+        credentialId: userKey,
+        expires: NOW + Life.Static,
+        reads: false,
+      });
     },
   );
 
@@ -128,6 +137,6 @@ describe("the delivery service's user of the system account", () => {
     const state = await ensured("static", NOW);
     writeFileSync(path(state), "?");
     await ensured("static", NOW, state);
-    expect(read(state).profile).toBe("connection-evictor");
+    expect(read(state).profile).toBe(profile);
   });
 });

@@ -10,8 +10,8 @@
 import { z } from "zod";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { apiRequest } from "../../../shared/broker/api.ts";
+import { deleteMessage } from "../../../shared/broker/delete.ts";
 import { streamState } from "../../../shared/broker/ensure.ts";
-import { ApiCode, apiNumber } from "../../../shared/broker/errors.ts";
 import { type StoredEntry, leaderGet, leaderLast, leaderNext } from "../../../shared/broker/leader.ts";
 import { type BucketRow, allRows } from "../../../shared/broker/rows.ts";
 import { isMarker } from "../../../shared/broker/stored-headers.ts";
@@ -145,19 +145,6 @@ const ConsumerPage = z.looseObject({
   total: z.number(),
   consumers: z.array(z.looseObject({ name: z.string(), num_ack_pending: z.number() })).default([]),
 });
-
-async function deleteMessage(nc: NatsConnection, stream: string, seq: number): Promise<boolean> {
-  try {
-    await apiRequest(nc, jsApi.messageDelete(stream), `delete from ${stream}`, { seq, no_erase: true });
-    return true;
-  } catch (error) {
-    const number = apiNumber(error);
-    if (number === ApiCode.NoMessageFound || number === ApiCode.SequenceNotFound) return false;
-    // One number for a message that is not there and for a delete that failed: a read tells.
-    if (number === ApiCode.MessageDeleteFailed && (await leaderGet(nc, stream, seq)) === undefined) return false;
-    throw error;
-  }
-}
 
 function requestOf(entry: StoredEntry): StoredRequest {
   const read = readDelivery(entry.subject, entry.data, entry.headers?.keys() ?? []);

@@ -11,14 +11,8 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NatsConnection } from "@nats-io/transport-node";
-import {
-  type Hold,
-  LEASE_RENEW_MS,
-  type LeaseHolder,
-  type LeasePlace,
-  readLease,
-  takeLease,
-} from "../../../shared/broker/lease.ts";
+import { type Hold, type LeaseHolder, type LeasePlace, readLease, takeLease } from "../../../shared/broker/lease.ts";
+import { keepRenewed } from "../../../shared/broker/lease-keep.ts";
 import { isCode } from "../../../shared/broker/errors.ts";
 import { createWriter } from "../../../shared/broker/write.ts";
 import { CotalError, ErrorCode, Outcome, toCotalError } from "../../../shared/protocol/base/errors.ts";
@@ -138,7 +132,7 @@ async function holdGroup(options: GroupsOptions, keeping: Keeping, hold: Hold, s
   const signal = AbortSignal.any([stopping, ending.signal]);
   options.tell({ type: "held", group: n });
   group.isHeld = true;
-  const renewing = renewed(hold, signal).finally(() => {
+  const renewing = keepRenewed(hold, signal).finally(() => {
     ending.abort();
     keeping.bell.ring();
   });
@@ -151,18 +145,6 @@ async function holdGroup(options: GroupsOptions, keeping: Keeping, hold: Hold, s
     group.requests.refuseAll(away());
     options.tell({ type: "lost", group: n });
     if (hold.isHeld()) await hold.release().catch(() => undefined);
-  }
-}
-
-/** Returns once the lease is lost, or the signal came. A broker that is away takes no lease from anybody. */
-async function renewed(hold: Hold, signal: AbortSignal): Promise<void> {
-  while (!signal.aborted) {
-    try {
-      if (!(await hold.renew(true))) return;
-    } catch {
-      // The row decides, and it can't be asked now.
-    }
-    await pause(LEASE_RENEW_MS, signal);
   }
 }
 

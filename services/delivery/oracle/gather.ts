@@ -7,6 +7,8 @@
 import { randomBytes } from "node:crypto";
 import type { Msg } from "@nats-io/transport-node";
 import type { Connection } from "../../../shared/broker/connect.ts";
+import { type ConnectionsPage, pageOf } from "../../../shared/broker/connection-pages.ts";
+import { sys } from "../../../shared/protocol/base/broker-subjects.ts";
 import { drawNonce } from "../../../shared/protocol/base/principals.ts";
 
 export type Answered = Pick<Msg, "json">;
@@ -46,4 +48,28 @@ export function gatherOver({ nc, inboxPrefix }: Pick<Connection, "nc" | "inboxPr
         end();
       }
     });
+}
+
+/** One page of an account's connections, of one server; `undefined` if it does not answer, or not readably. */
+export async function pageFrom(
+  gather: Gather,
+  account: string,
+  serverId: string,
+  question: string,
+): Promise<ConnectionsPage | undefined> {
+  let found: ConnectionsPage | undefined;
+  await gather(sys.accountConnections(account), question, (sofar) => {
+    const page = readPage(sofar.at(-1));
+    if (page?.server.id === serverId) found = page;
+    return found !== undefined;
+  });
+  return found;
+}
+
+function readPage(answer: Answered | undefined): ConnectionsPage | undefined {
+  try {
+    return answer === undefined ? undefined : pageOf(answer);
+  } catch {
+    return undefined;
+  }
 }

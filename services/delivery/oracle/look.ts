@@ -7,16 +7,8 @@
  *    this daemon itself is among them.
  * 2. A gap ends no look: what can be seen is seen, and the gap is told.
  */
-import {
-  type ConnectionsPage,
-  type PageSizes,
-  followPages,
-  nameOf,
-  pageOf,
-  pageQuestion,
-} from "../../../shared/broker/connection-pages.ts";
-import { sys } from "../../../shared/protocol/base/broker-subjects.ts";
-import type { Answered, Gather } from "./gather.ts";
+import { type PageSizes, followPages, nameOf, pageQuestion } from "../../../shared/broker/connection-pages.ts";
+import { type Gather, pageFrom } from "./gather.ts";
 import { type Server, serversOf } from "./servers.ts";
 
 /** A connection of the broker; its number is never used again by that server. */
@@ -88,12 +80,7 @@ async function list(
   let isNameless = false;
   for (let offset = 0; ;) {
     const question = pageQuestion(offset, sizes.page, server.name);
-    let answer: ConnectionsPage | undefined;
-    await gather(sys.accountConnections(account), question, (sofar) => {
-      const page = readPage(sofar.at(-1));
-      if (page?.server.id === server.id) answer = page;
-      return answer !== undefined;
-    });
+    const answer = await pageFrom(gather, account, server.id, question);
     if (answer === undefined) return `server ${server.name} did not list its connections`;
     const { fresh, next } = follow(answer);
     for (const one of fresh) {
@@ -106,14 +93,6 @@ async function list(
     offset = next.offset;
   }
   return isNameless ? `a connection on server ${server.name} bears no name: nobody can say whose it is` : undefined;
-}
-
-function readPage(answer: Answered | undefined): ConnectionsPage | undefined {
-  try {
-    return answer === undefined ? undefined : pageOf(answer);
-  } catch {
-    return undefined;
-  }
 }
 
 function isSameSet(some: readonly Server[], others: readonly Server[]): boolean {

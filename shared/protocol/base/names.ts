@@ -106,6 +106,9 @@ function lifecycleDurable(prefix: string, p: Principal, uid: string): string {
   return `${prefix}_${dashForm(principal(p.owner, p.actor))}-${uid}`;
 }
 
+/** The lease of whichever delivery daemon writes the membership feed (§8). */
+export const FEED_DUTY = "membership";
+
 /** All lease rows of one service. */
 export function leaseGrant(service: string): string {
   if (!ENDPOINT_LABEL.test(service)) throw badRequest(`${JSON.stringify(service.slice(0, 80))} is no lease token`);

@@ -22,5 +22,7 @@ export const DELIVERY_CLUSTER = defineCluster({
     { name: "acl-swept", ...read, input: shape.AclSweptArgs, output: shape.AclSweptAnswer },
     { name: "pending", ...read, input: proof.PendingArgs, output: proof.PendingAnswer },
     { name: "proof", ...read, input: proof.ProofArgs, output: proof.ProofAnswer },
+    { name: "members", ...read, input: shape.MembersArgs, output: shape.MembersAnswer },
+    { name: "reload-creds", ...write, input: shape.ReloadCredsArgs, output: shape.ReloadCredsAnswer },
   ],
 });

@@ -4,6 +4,7 @@
  */
 import { z } from "zod";
 import { LIFECYCLE_UID, PRINCIPAL_TOKEN } from "../base/grammar.ts";
+import { isChannelPattern } from "../base/channels.ts";
 import { isMembershipPattern } from "../ledger/member-rows.ts";
 
 const token = z.string().regex(PRINCIPAL_TOKEN);
@@ -119,3 +120,51 @@ export const SWEEP_PATIENCE_MS = 3000;
 
 /** Kind of the detail of a refusal that names the instance which writes the caller's group: `{ instanceId }`. */
 export const WRITER_DETAIL = "ai.cotal.delivery.writer";
+
+/** Who hears a channel, or any of a pattern (§8): of who only looks. */
+export const MembersArgs = z.strictObject({
+  channel: z.string().refine(isChannelPattern, "a channel, or a pattern such as team.>"),
+  cursor: count.optional(),
+});
+export type MembersArgs = z.infer<typeof MembersArgs>;
+
+/** Of one principal: the patterns by which it hears the channel, at most `MAX_SHOWN_PATTERNS` on each side. */
+export const FeedMember = z.looseObject({
+  id: z.string(),
+  /** What its connections have subscribed to. */
+  live: z.array(z.string()),
+  /** What is kept for it while it is away. */
+  durable: z.array(z.string()),
+  /** Subscriptions that are too many to be shown: whether one of them is of this channel is not known. */
+  omitted: count,
+  /** When it was first seen to be so, in epoch milliseconds. */
+  observedAt: z.number(),
+});
+export type FeedMember = z.infer<typeof FeedMember>;
+
+export const MAX_SHOWN_PATTERNS = 4;
+
+/** How old the whole view is, by the broker's clock, and what it does not cover; `none`: nobody has looked yet. */
+export const FeedAge = z.discriminatedUnion("state", [
+  z.looseObject({ state: z.literal("none") }),
+  z.looseObject({ state: z.literal("seen"), ageMs: z.number().nonnegative(), gap: z.string().nullable() }),
+]);
+export type FeedAge = z.infer<typeof FeedAge>;
+
+export const MembersAnswer = z.looseObject({
+  view: FeedAge,
+  members: z.array(FeedMember),
+  /** Rows of this page that can't be read. */
+  unreadable: count,
+  /** Where the next page begins; left out at the end. A principal that is met twice is as it was met last. */
+  cursor: count.optional(),
+});
+export type MembersAnswer = z.infer<typeof MembersAnswer>;
+
+export const ReloadCredsArgs = z.strictObject({});
+
+/** Each credential that comes in a file: whether it was taken up anew, and when the one in use ends (Unix seconds). */
+export const ReloadCredsAnswer = z.looseObject({
+  credentials: z.array(z.looseObject({ profile: z.string(), taken: z.boolean(), expires: z.number().nullable() })),
+});
+export type ReloadCredsAnswer = z.infer<typeof ReloadCredsAnswer>;

@@ -24,7 +24,7 @@ export function admin(who: Who): Expected[] {
         ...callerMust(who),
         ...sub(`cotal.${s}.chat.>`, `cotal.${s}.inst.>`, `cotal.${s}.svc.>`, `$KV.cotal_presence_${s}.>`),
         ...calls(who, "space"),
-        ...callsOf("delivery", who, ...MEMBER_READS, "dm-history"),
+        ...callsOf("delivery", who, ...MEMBER_READS, "dm-history", "members"),
       ],
       deny: callerDeny(who),
       mustNot: [

@@ -37,7 +37,7 @@ export function authServer(who: Who): Expected[] {
         ...pub(`cotal.${s}.ep.reply.auth.${who.uid}.${who.epoch}.*.*.*.*`),
         ...pub(`cotal.${s}.ep.v1.reply.auth.${who.uid}.${who.epoch}.*.*.*.*.*`),
         ...calls(who, "register"),
-        ...callsOf("delivery", who, "evict-principals", "principal-liveness", "acl-swept"),
+        ...callsOf("delivery", who, "evict-principals", "principal-liveness", "acl-swept", "reload-creds"),
         // Of the account's own connections: is anybody of an ended lifecycle still there?
         ...pub("$SYS.REQ.ACCOUNT.PING.CONNZ"),
       ],

@@ -33,11 +33,13 @@ const COMMANDS = [
   "anycast-takes",
   "pending",
   "proof",
+  "members",
+  "reload-creds",
   "describe",
 ];
 
 /** What it reads of the store by key and page. */
-const READS = ["acl", "members", "channels", "presence", "leases"];
+const READS = ["acl", "members", "channels", "presence", "leases", "membership"];
 
 const servedBy = ({ space: s, uid }: Who, endpoint: string, command: string): Line[] => [
   { op: "sub", subject: `cotal.${s}.ep.one.${endpoint}.${command}.>`, queue: endpoint },
@@ -170,7 +172,7 @@ export function delivery(who: Who): Expected[] {
           pub(`$JS.API.STREAM.MSG.GET.KV_cotal_${bucket}_${s}`, `$JS.API.DIRECT.GET.KV_cotal_${bucket}_${s}`),
         ),
         ...pub(`$KV.cotal_members_${s}.>`, `$KV.cotal_leases_${s}.lease.delivery.>`),
-        ...pub(`$JS.API.STREAM.INFO.KV_cotal_leases_${s}`),
+        ...pub(`$JS.API.STREAM.INFO.KV_cotal_leases_${s}`, `$JS.API.STREAM.INFO.KV_cotal_membership_${s}`),
         ...pub(
           `$JS.API.STREAM.INFO.TASK_${s}`,
           `$JS.API.STREAM.MSG.GET.TASK_${s}`,
@@ -198,6 +200,9 @@ export function delivery(who: Who): Expected[] {
           `$KV.cotal_auth_${s}.gate.${who.uid}`,
           `$KV.cotal_records_${s}.uid.x`,
           `$KV.cotal_channels_${s}.general`,
+          // It only shows the membership feed: who writes it may do nothing else.
+          `$KV.cotal_membership_${s}.${dot(who)}`,
+          `$JS.API.STREAM.MSG.DELETE.KV_cotal_membership_${s}`,
         ),
         ...["DM", "CHAT", "KV_cotal_leases", "KV_cotal_acl"].flatMap((stream) =>
           pub(`$JS.API.STREAM.MSG.DELETE.${stream}_${s}`, `$JS.API.STREAM.PURGE.${stream}_${s}`),
@@ -243,6 +248,70 @@ export function connectionEvictor(who: Who, accounts: readonly string[]): Expect
         ...pub(...["RELOAD", "LDM", "CONNZ", "VARZ", "JSZ"].map((what) => `$SYS.REQ.SERVER.X.${what}`)),
         ...pub("$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.CLAIMS.DELETE", "$SYS.REQ.CLAIMS.LIST", "$SYS.REQ.CLAIMS.PACK"),
         ...pub("cotal.main.chat.a.b.c", "$JS.API.INFO", "$JS.API.STREAM.NAMES"),
+      ],
+    },
+  ];
+}
+
+/** Sees what front's connections of one space have subscribed to, and changes nothing. */
+export function membershipObserver(who: Who, front: string): Expected[] {
+  const foreign = `A${"X".repeat(55)}`;
+  return [
+    {
+      account: "system",
+      must: [
+        ...sub(`_INBOX_${who.connId}.>`),
+        ...pub("$SYS.REQ.SERVER.PING.STATSZ", `$SYS.REQ.ACCOUNT.${front}.CONNZ`),
+      ],
+      deny: [],
+      mustNot: [
+        ...sub(">", "$SYS.>", "$SYS.REQ.>", "$SYS.ACCOUNT.>", "$SYS.SERVER.>", "_INBOX.>"),
+        ...pub(`$SYS.REQ.ACCOUNT.${foreign}.CONNZ`, "$SYS.REQ.ACCOUNT.*.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ"),
+        ...pub("$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.SERVER.PING.VARZ", "$SYS.REQ.SERVER.*.KICK"),
+        ...pub(...["KICK", "RELOAD", "LDM", "CONNZ", "SUBSZ"].map((what) => `$SYS.REQ.SERVER.X.${what}`)),
+        ...pub(...["SUBSZ", "JSZ", "INFO", "CLAIMS.LOOKUP"].map((what) => `$SYS.REQ.ACCOUNT.${front}.${what}`)),
+        ...pub("$SYS.REQ.CLAIMS.UPDATE", "cotal.main.chat.a.b.c", "$JS.API.INFO"),
+      ],
+    },
+  ];
+}
+
+/** Writes the membership feed and the lease of who does, reads what it is made from, and nothing else. */
+export function membershipRw(who: Who): Expected[] {
+  const { space: s, stranger } = who;
+  const feed = `KV_cotal_membership_${s}`;
+  return [
+    {
+      account: "store",
+      must: [
+        ...sub(`_INBOX_${who.connId}.>`),
+        ...["acl", "members", "membership"].flatMap((bucket) =>
+          pub(`$JS.API.STREAM.MSG.GET.KV_cotal_${bucket}_${s}`, `$JS.API.DIRECT.GET.KV_cotal_${bucket}_${s}`),
+        ),
+        ...pub(`$KV.cotal_membership_${s}.>`, `$JS.API.STREAM.INFO.${feed}`, `$JS.API.STREAM.MSG.DELETE.${feed}`),
+        ...pub(`$JS.API.STREAM.INFO.KV_cotal_leases_${s}`, `$JS.API.STREAM.MSG.GET.KV_cotal_leases_${s}`),
+        ...pub(`$KV.cotal_leases_${s}.lease.delivery.membership`),
+      ],
+      deny: [],
+      mustNot: [
+        ...sub(">", "cotal.>", `cotal.${s}.>`, `cotal.${s}.chat.>`, "$JS.>", "$KV.>", "$SYS.>", "_INBOX.>"),
+        ...sub(`_INBOX_${stranger.connId}.>`),
+        ...pub(
+          `$KV.cotal_members_${s}.${dot(who)}.${who.uid}.x`,
+          `$KV.cotal_acl_${s}.${dot(who)}.${who.uid}`,
+          `$KV.cotal_channels_${s}.general`,
+          `$KV.cotal_leases_${s}.lease.delivery.fanout.0`,
+          `$KV.cotal_auth_${s}.gate.${who.uid}`,
+          `cotal.${s}.dlv.${dot(who)}.${who.uid}`,
+          `cotal.${s}.dlvpos.0`,
+          `cotal.${s}.chat.${dot(who)}.general`,
+          `cotal.${s}.inst.${dot(stranger)}.${dot(who)}`,
+        ),
+        ...["KV_cotal_members", "KV_cotal_acl", "KV_cotal_leases", "DLV", "CHAT"].flatMap((stream) =>
+          pub(`$JS.API.STREAM.MSG.DELETE.${stream}_${s}`, `$JS.API.STREAM.PURGE.${stream}_${s}`),
+        ),
+        ...["CREATE", "UPDATE", "DELETE", "PURGE"].flatMap((what) => pub(`$JS.API.STREAM.${what}.${feed}`)),
+        ...pub("$JS.API.INFO", `$JS.API.DIRECT.GET.CHAT_${s}`, `$JS.API.STREAM.MSG.GET.KV_cotal_auth_${s}`),
       ],
     },
   ];

@@ -25,7 +25,7 @@ export function observer(who: Who): Expected[] {
         ...callerMust(who),
         ...sub(`cotal.${s}.chat.>`, `$KV.cotal_presence_${s}.>`),
         ...calls(who, "space"),
-        ...callsOf("delivery", who, ...MEMBER_READS),
+        ...callsOf("delivery", who, ...MEMBER_READS, "members"),
       ],
       deny: callerDeny(who),
       mustNot: [

@@ -72,7 +72,7 @@ const callerOf = (who: Who, commands: readonly string[], reads: readonly string[
 export const channelPurger = (who: Who): Expected[] => callerOf(who, ["channel-purge"]);
 export const purger = (who: Who): Expected[] => callerOf(who, ["channel-purge", "history-purge"]);
 export const deployer = (who: Who): Expected[] =>
-  callerOf(who, ["space", "channel-set", "check"], ["channels", "roster"]);
+  callerOf(who, ["space", "channel-set", "check"], ["channels", "roster", "members"]);
 
 export type Named = { readonly manager: string; readonly other: string };
 

@@ -1,0 +1,82 @@
+/**
+ * The command `members` (§8): who hears a channel, as the membership feed has it, with the age of what it says.
+ *
+ * A page is bounded in rows read and in what it answers. The age is the broker's: the time at which the last look was
+ * stored against the broker's own clock, so no host's clock makes a dead feed look fresh.
+ */
+import type { NatsConnection } from "@nats-io/transport-node";
+import { streamState } from "../../../shared/broker/ensure.ts";
+import { leaderLast, rowPage } from "../../../shared/broker/reads.ts";
+import { overlap } from "../../../shared/protocol/base/channels.ts";
+import { kvKey } from "../../../shared/protocol/base/broker-subjects.ts";
+import { bucketStream, spaceNames } from "../../../shared/protocol/base/names.ts";
+import { parseDotForm } from "../../../shared/protocol/base/principals.ts";
+import { FEED_VIEW_KEY, FeedRow, FeedView } from "../../../shared/protocol/chat/membership-feed.ts";
+import {
+  type FeedAge,
+  type FeedMember,
+  MAX_SHOWN_PATTERNS,
+  type MembersAnswer,
+  type MembersArgs,
+} from "../../../shared/protocol/endpoint/delivery-shapes.ts";
+
+/** Patterns of 4,096 characters, four on each side: 5 such members are the most that one answer carries. */
+const MAX_BYTES = 160_000;
+const PAGE = 200;
+
+export async function readMembers(
+  nc: NatsConnection,
+  space: string,
+  { channel, cursor }: MembersArgs,
+): Promise<MembersAnswer> {
+  const bucket = spaceNames(space).bucket.membership;
+  const view = await ageOf(nc, bucket);
+  const page = await rowPage(nc, bucket, { limit: PAGE, ...(cursor === undefined ? {} : { cursor }) });
+  const members: FeedMember[] = [];
+  let unreadable = 0;
+  let bytes = 0;
+  for (const { key, seq, kind, data } of page.rows) {
+    if (kind === "marker" || key === FEED_VIEW_KEY) continue;
+    const row = parse(FeedRow, data);
+    if (row === undefined || parseDotForm(key) === undefined) unreadable += 1;
+    else {
+      const member = memberOf(key, row, channel);
+      if (member === undefined) continue;
+      bytes += JSON.stringify(member).length;
+      if (bytes > MAX_BYTES && members.length > 0) return { view, members, unreadable, cursor: seq };
+      members.push(member);
+    }
+  }
+  return page.cursor === undefined ? { view, members, unreadable } : { view, members, unreadable, cursor: page.cursor };
+}
+
+/** One with subscriptions that are not shown is told too: nobody knows that it does not hear this channel. */
+function memberOf(
+  id: string,
+  { live, durable, omitted, observedAt }: FeedRow,
+  channel: string,
+): FeedMember | undefined {
+  const of = (patterns: readonly string[]): string[] =>
+    patterns.filter((pattern) => overlap(pattern, channel)).slice(0, MAX_SHOWN_PATTERNS);
+  const member = { id, live: of(live), durable: of(durable), omitted, observedAt };
+  return member.live.length + member.durable.length + omitted === 0 ? undefined : member;
+}
+
+async function ageOf(nc: NatsConnection, bucket: string): Promise<FeedAge> {
+  const stream = bucketStream(bucket);
+  const [entry, { atMs }] = await Promise.all([
+    leaderLast(nc, stream, kvKey(bucket, FEED_VIEW_KEY)),
+    streamState(nc, stream),
+  ]);
+  const view = entry === undefined ? undefined : parse(FeedView, entry.data);
+  if (entry === undefined || view === undefined) return { state: "none" };
+  return { state: "seen", ageMs: Math.max(0, atMs - entry.timeMs), gap: view.gap };
+}
+
+function parse<T>(shape: { readonly safeParse: (value: unknown) => { readonly data?: T } }, data: Uint8Array) {
+  try {
+    return shape.safeParse(JSON.parse(new TextDecoder().decode(data))).data;
+  } catch {
+    return undefined;
+  }
+}
