@@ -29,8 +29,8 @@ export type DeliveryService = {
   readonly restart: () => void;
 };
 
-/** Starts it; what it waits for need not be there. */
-export function startDeliveryService(space: TestSpace): DeliveryService {
+/** Starts it; what it waits for need not be there. `env` adds to its environment. */
+export function startDeliveryService(space: TestSpace, env: Readonly<Record<string, string>> = {}): DeliveryService {
   const lines: string[] = [];
   let child: ChildProcess;
   let becoming: Promise<void>;
@@ -42,6 +42,7 @@ export function startDeliveryService(space: TestSpace): DeliveryService {
         COTAL_SPACES: "*",
         COTAL_DELIVERY_KEYS: join(space.state, "spaces", "{space}", "delivery"),
         COTAL_PARENT_IPC: "true",
+        ...env,
       },
       stdio: ["ignore", "pipe", "pipe", "ipc"],
     });
