@@ -3,6 +3,7 @@
  * delivery service as processes, members with a credential each. Its streams have no limits: what waits is counted.
  */
 import { jetstreamManager } from "@nats-io/jetstream";
+import { daemonMemory } from "../../launcher/daemon-memory.ts";
 import { spaceNames } from "../../shared/protocol/base/names.ts";
 import { dotForm } from "../../shared/protocol/base/principals.ts";
 import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
@@ -35,7 +36,9 @@ const AT_ONCE = 1000;
 
 export async function openFanoutWorld(text: string): Promise<FanoutWorld> {
   const space = await startSpace();
-  const delivery = startDeliveryService(space);
+  // As the launcher starts it.
+  const { env, flags } = daemonMemory("delivery");
+  const delivery = startDeliveryService(space, { ...env, NODE_OPTIONS: flags.join(" ") });
   const close = async (): Promise<void> => {
     await delivery.kill("SIGTERM");
     await space.stop();

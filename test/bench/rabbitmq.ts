@@ -159,6 +159,9 @@ async function startServer(program: string, env: NodeJS.ProcessEnv) {
     process.kill(-server.pid, "SIGKILL");
     await ended;
   };
+  // A group of its own does not end with the bench by itself.
+  const abandon = (): void => void kill().finally(() => process.exit(1));
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, abandon);
   start();
   return {
     start,
@@ -174,6 +177,7 @@ async function startServer(program: string, env: NodeJS.ProcessEnv) {
       }
     },
     stop: async () => {
+      for (const signal of ["SIGINT", "SIGTERM"] as const) process.off(signal, abandon);
       await kill();
       epmd?.kill("SIGKILL");
       rmSync(folder, { recursive: true, force: true, maxRetries: 3 });

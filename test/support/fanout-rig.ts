@@ -79,7 +79,9 @@ export async function startFanoutRig() {
   };
   /** Posts and returns the sequence in CHAT. */
   const post = async (channel: string, text: string, more: object = {}): Promise<number> => {
-    const answer = await nc.request(subjects.chat(principal(OWNER, "poster"), channel), body(channel, text, more));
+    const answer = await nc.request(subjects.chat(principal(OWNER, "poster"), channel), body(channel, text, more), {
+      timeout: 10_000,
+    });
     return (answer.json() as { seq: number }).seq;
   };
 
