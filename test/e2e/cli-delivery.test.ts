@@ -81,8 +81,13 @@ describe("cotal up", () => {
       // Nothing is kept for members there, so nothing is said of that plane.
       expect(out).not.toMatch(/delivery plane/);
       expect((await open.json("channels"))[0]).toMatchObject({ kind: "channel-defaults" });
-      const joined = await open.run("call", "delivery", "durable-list", "--json");
-      expect(joined.items()[0]).toMatchObject({ kind: "error", code: "failed-precondition" });
+      for (const [command, args] of [
+        ["durable-list", "{}"],
+        ["proof", '{"about":"inbox"}'],
+      ] as const) {
+        const refused = await open.run("call", "delivery", command, "--args", args, "--json");
+        expect(refused.items()[0]).toMatchObject({ kind: "error", code: "failed-precondition" });
+      }
     } finally {
       await open.stop();
     }
