@@ -76,7 +76,7 @@ describe("cotal up", () => {
       // Nothing is kept for members there, so nothing is said of that plane.
       expect(out).not.toMatch(/delivery plane/);
       expect((await open.json("channels"))[0]).toMatchObject({ kind: "channel-defaults" });
-      const joined = await open.run("call", "delivery", "durable-list", "--json");
+      const joined = await open.run("call", "delivery", "durable-list", "--args", "{}", "--json");
       expect(joined.items()[0]).toMatchObject({ kind: "error", code: "failed-precondition" });
     } finally {
       await open.stop();
