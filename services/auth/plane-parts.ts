@@ -22,7 +22,7 @@ import type { AuthKeys } from "./keys.ts";
 import type { ChatParts } from "./plane/chat/parts.ts";
 import type { ActorPage, PlaneParts } from "./plane/parts.ts";
 import type { Call } from "../../shared/client/caller.ts";
-import { evictedThrough } from "../../shared/client/evictions.ts";
+import { endedThrough, evictedThrough, sweptThrough } from "../../shared/client/evictions.ts";
 import { connectionsOver } from "../../shared/broker/still-connected.ts";
 
 export type PlaneSettings = Pick<PlaneParts, "policy" | "defaults" | "actorsPerOwner" | "localManager">;
@@ -64,6 +64,8 @@ export function planeParts(source: PlaneSource): PlaneParts {
     managerInstance: keys.uid,
     makeDurables: (principal, uid, role) => ensureLifecycleDurables(store.nc, writer, { space, principal, uid, role }),
     makeQueue: (role) => ensureRoleQueue(store.nc, writer, space, role),
+    isSwept: sweptThrough(source.calls),
+    endConnections: endedThrough(source.calls),
     connectionsOf: evictedThrough(source.calls, connectionsOver(source.front)),
     removeRemains: (principal, uid) => remove(source, principal, uid),
     frontiers: () => frontiersOf(store.nc, space),

@@ -9,6 +9,7 @@ import { DELIVERY_CLUSTER } from "../../shared/protocol/endpoint/delivery-contra
 import { type HandlerTable, type Handlers, handlersOf } from "../../shared/serve/serve.ts";
 import type { Anycast } from "./anycast/anycast.ts";
 import { listMemberships } from "./fanout/durable.ts";
+import { isSwept } from "./fanout/swept.ts";
 import type { Groups } from "./fanout/groups.ts";
 import type { Oracle } from "./oracle/oracle.ts";
 
@@ -38,6 +39,9 @@ export function deliveryHandlers({ oracle, anycast, groups, store, space }: Serv
       return membership === undefined ? {} : { membership };
     },
     [Name.DurableList]: ({ cursor }, { caller }) => listMemberships(store, space, caller, cursor),
+    [Name.AclSwept]: async (args, { signal }) => ({
+      swept: await isSwept({ nc: store, space, groups: groups.count }, args, signal),
+    }),
   };
   return handlersOf(DELIVERY_CLUSTER, handlers);
 }

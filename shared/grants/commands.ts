@@ -38,7 +38,7 @@ export type AuthCommand = (typeof AuthCommand)[keyof typeof AuthCommand];
 
 /**
  * Served by the delivery service: durable membership (§7), what became of an ask (§8.1), who of a principal is
- * connected, and ending that (§13.1).
+ * connected, and ending that (§13.1), and whether a narrowed read list has been swept for (§8).
  */
 export const DeliveryCommand = {
   EvictPrincipals: "evict-principals",
@@ -49,6 +49,7 @@ export const DeliveryCommand = {
   AnycastStatus: "anycast-status",
   AnycastCancel: "anycast-cancel",
   AnycastTakes: "anycast-takes",
+  AclSwept: "acl-swept",
 } as const;
 export type DeliveryCommand = (typeof DeliveryCommand)[keyof typeof DeliveryCommand];
 

@@ -245,6 +245,11 @@ export function authServerRows(scope: ServeScope): Row[] {
     sub(front, ep.replyGrant(scope.holder), "§13.2 reply rail"),
     pub(front, ep.oneGrant(EndpointName.Provisioner, ProvisionerCommand.Register, scope.holder), "service record"),
     ...barrierRows(scope),
+    pub(
+      front,
+      ep.oneGrant(EndpointName.Delivery, DeliveryCommand.AclSwept, scope.holder),
+      "§8 a narrowing is swept for",
+    ),
   ];
 }
 

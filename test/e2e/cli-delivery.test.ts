@@ -24,6 +24,7 @@ describe("cotal up", () => {
         const [whole] = described.items();
         expect(whole).toMatchObject({ kind: "descriptor", endpoint: "delivery" });
         expect((whole as Described).commands?.map(({ name }) => name).toSorted()).toEqual([
+          "acl-swept",
           "anycast-cancel",
           "anycast-status",
           "anycast-takes",

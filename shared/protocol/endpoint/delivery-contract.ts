@@ -8,7 +8,7 @@ const write = { class: "ephemeral", effect: "write" } as const;
 
 export const DELIVERY_CLUSTER = defineCluster({
   urn: "ai.cotal.delivery.v1",
-  revision: 2,
+  revision: 3,
   commands: [
     { name: "evict-principals", ...write, input: shape.PrincipalsArgs, output: shape.PrincipalsAnswer },
     { name: "durable-join", ...write, input: shape.DurableJoinArgs, output: shape.Membership },
@@ -18,5 +18,6 @@ export const DELIVERY_CLUSTER = defineCluster({
     { name: "anycast-status", ...read, input: shape.AnycastArgs, output: AnycastStatus },
     { name: "anycast-cancel", ...write, input: shape.AnycastArgs, output: AnycastStatus },
     { name: "anycast-takes", ...read, input: shape.AnycastTakesArgs, output: shape.AnycastTakesAnswer },
+    { name: "acl-swept", ...read, input: shape.AclSweptArgs, output: shape.AclSweptAnswer },
   ],
 });
