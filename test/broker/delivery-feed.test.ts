@@ -29,7 +29,7 @@ let store: NatsConnection;
 let watcher: Minted;
 
 beforeAll(async () => {
-  space = await startSpace();
+  space = await startSpace({ delivery: false });
   delivery = startDeliveryService(space, { COTAL_DELIVERY_MEMBERSHIP_SECONDS: "1" });
   await delivery.ready();
   store = await space.store();

@@ -26,7 +26,7 @@ let delivery: DeliveryService;
 let barrier: BarrierCaller;
 
 beforeAll(async () => {
-  space = await startSpace();
+  space = await startSpace({ delivery: false });
   delivery = startDeliveryService(space, { COTAL_DELIVERY_MEMBERSHIP_SECONDS: "1" });
   await delivery.ready();
   barrier = await barrierCaller(space, "auth-server");

@@ -289,7 +289,8 @@ describe("subjects of a publisher", () => {
     nc.publish(`cotal.${S}.svc.*.${me}`, "to every role");
     await expectQuiet();
     const { lost, moved, added } = await changes();
-    expect([lost, moved]).toEqual([[], []]);
+    // Its own inbox moves when it pulls, or when what it did not acknowledge comes again.
+    expect([lost, moved.filter((what) => !what.startsWith(`consumer dm_${dash(mallory)} `))]).toEqual([[], []]);
     expect(added.filter(({ subject }) => !subject.endsWith(me))).toEqual([]);
     expect(letters.messages).toEqual([]);
     const info = await api(store, `CONSUMER.INFO.DM_${S}.dm_${dash(bob)}`);

@@ -16,7 +16,7 @@ import { handlersOf } from "../../shared/serve/serve.ts";
 import { type TestBroker, startBroker } from "../support/nats-server.ts";
 import { failure } from "../support/refusal.ts";
 import { STEP, STEP_ENDPOINT, stepContract } from "../support/serve-child.ts";
-import { SPACE, dial, legacy, startDesk } from "../support/serve-rig.ts";
+import { ENDPOINT, SPACE, deskHandlers, dial, legacy, pins, startDesk } from "../support/serve-rig.ts";
 
 let broker: TestBroker;
 let asker: Connection;
@@ -215,5 +215,34 @@ describe("drain", () => {
     expect(ok.length).toBeGreaterThanOrEqual(8);
     expect(ok.length).toBeLessThan(200);
     await server.stop();
+  });
+
+  test("commands of one lane take no place from those of another", async () => {
+    const server = await dial(broker.url, "server");
+    const { promise: released, resolve: release } = Promise.withResolvers<void>();
+    const counts = { put: 0, ping: 0, aim: 0, end: 0 };
+    const desk = await startDesk(server.nc, {
+      concurrency: 1,
+      perCaller: 1,
+      lane: (command) => (command === "put" ? "slow" : ""),
+      handlers: { ...deskHandlers(counts), put: () => released.then(() => ({ put: 1 })) },
+    });
+    const ask = createCaller({
+      nc: asker.nc,
+      space: SPACE,
+      caller: legacy,
+      name: "asker",
+      inboxPrefix: asker.inboxPrefix,
+      denials: watchDenials(asker.nc),
+      random: randomBytes,
+      digests: (_, command) => pins(command),
+    });
+    const held = ask(ENDPOINT, "put", { n: 1 }, { deadlineMs: 20_000 });
+    expect(await ended(ask(ENDPOINT, "put", { n: 2 }))).toBe("resource-exhausted not-executed");
+    expect(await ended(ask(ENDPOINT, "ping", undefined))).toBe("ok");
+    release();
+    expect(await ended(held)).toBe("ok");
+    await desk.stop();
+    await server.close();
   });
 });

@@ -188,11 +188,16 @@ test("W12.01 duty 12: copies fold by sender and id, and an empty id never", asyn
   expect(items.map(({ id }) => id)).toEqual(["same", "", "", "end"]);
 });
 
-test("W12.01 duty 13: a durable channel without its backstop is joined live, and says so", async () => {
+test("W12.01 duty 13: a durable channel is joined durable; without its backstop it is joined live, and says so", async () => {
+  expect(await alice.join("team.durable")).toMatchObject({ class: "durable", state: "joined durable" });
+  await space.delivery?.kill();
   const joined = await bob.join("team.durable");
-  expect(joined).toMatchObject({ class: "durable", state: "joined live" });
+  expect(joined).toMatchObject({ state: "joined live" });
+  expect(joined.shortfall).toContain("durable backstop unavailable");
   expect(bob.told).toContainEqual(expect.objectContaining({ type: "shortfall", subject: "team.durable" }));
-});
+  space.delivery?.restart();
+  await space.delivery?.ready();
+}, 60_000);
 
 test("W12.01 duty 14: history is bounded by the read list as it is now", async () => {
   await alice.send("team.backend", "readable");

@@ -52,17 +52,18 @@ describe("what serves", () => {
     expect(((whole?.["commands"] ?? []) as { name: string }[]).map(({ name }) => name).toSorted()).toEqual(
       [...commands.keys()].toSorted(),
     );
-    const [one] = await plane.json("describe", "provisioner", "roster");
+    const { commands: reads } = ownContract("delivery");
+    const [one] = await plane.json("describe", "delivery", "roster");
     expect(one).toMatchObject({
       kind: "command",
       name: "roster",
       effect: "read",
-      inputDigest: commands.get("roster")?.document.inputDigest,
+      inputDigest: reads.get("roster")?.document.inputDigest,
       input: { schema: { properties: { limit: { maximum: 1000 } } } },
     });
     const text = (await plane.run("describe", "provisioner")).out;
     expect(text).toMatch(/mint +changes something/);
-    expect(text).toMatch(/roster +reads/);
+    expect((await plane.run("describe", "delivery")).out).toMatch(/roster +reads/);
   });
 
   test("what describe can't show is said with what to do", async () => {
@@ -121,7 +122,7 @@ describe("call", () => {
   });
 
   test("arguments that do not fit are refused before anything is sent, and it says where", async () => {
-    expect(await refused(1, "call", "provisioner", "roster", "--args", '{"limit":"many"}')).toMatchObject({
+    expect(await refused(1, "call", "delivery", "roster", "--args", '{"limit":"many"}')).toMatchObject({
       code: "bad-request",
       outcome: "not-executed",
       message: matching(/\/limit/),
@@ -131,12 +132,12 @@ describe("call", () => {
 
   test("W135.02: what the credential may not call is named with the subject that the broker refuses", async () => {
     const args = JSON.stringify({ channel: "general" });
-    expect(await refused(1, "call", "provisioner", "history", "--args", args)).toMatchObject({
+    expect(await refused(1, "call", "delivery", "history", "--args", args)).toMatchObject({
       code: "permission-denied",
       outcome: "not-executed",
-      message: matching(/\.ep\.one\.provisioner\.history\./),
+      message: matching(/\.ep\.one\.delivery\.history\./),
     });
-    expect(await refused(1, "cast", "provisioner", "history", "--args", args)).toMatchObject({
+    expect(await refused(1, "cast", "delivery", "history", "--args", args)).toMatchObject({
       code: "permission-denied",
     });
   });
@@ -168,11 +169,11 @@ describe("scatter, in a space that lets anybody ask", () => {
 
   test("W135.07: a registry that nobody reads out is failed-precondition; a call that nobody answers ends with 4", async () => {
     // It stands in the registry, and says nothing any more.
-    process.kill(open.pid("provisioner"), "SIGSTOP");
+    for (const name of ["provisioner", "delivery"] as const) process.kill(open.pid(name), "SIGSTOP");
     const [scattered, called] = await Promise.all(
       ["scatter", "call"].map((verb) => open.run(verb, "provisioner", "space", "--deadline", "800ms", "--json")),
     );
-    process.kill(open.pid("provisioner"), "SIGCONT");
+    for (const name of ["provisioner", "delivery"] as const) process.kill(open.pid(name), "SIGCONT");
     expect(scattered).toMatchObject({ code: 1, out: matching(/failed-precondition/) });
     expect(called?.code).toBe(4);
     expect(called?.items()).toMatchObject([{ kind: "error", code: "deadline-exceeded", outcome: "not-executed" }]);

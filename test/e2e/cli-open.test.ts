@@ -16,7 +16,7 @@ afterAll(() => plane.stop());
 describe("an open space", () => {
   test("W12.04 step 6: a request to a role reaches exactly one of its holders, with kind anycast", async () => {
     const holders = ["r1", "r2", "r3"].map((actor) =>
-      plane.start("tail", "--as", actor, "--role", "reviewer", "--json", "--timeout", "4"),
+      plane.start("tail", "--as", actor, "--role", "reviewer", "--json", "--timeout", "110"),
     );
     await eventually(
       () => plane.json("who"),
@@ -28,6 +28,12 @@ describe("an open space", () => {
       expect(item).toMatchObject({ kind: "sent", role: "reviewer", stream: "TASK_main" });
       expect(item).not.toHaveProperty("waitsFor");
     }
+    await eventually(
+      () => holders.flatMap((holder) => holder.items()),
+      (items) => items.length >= sent.length,
+      60_000,
+    );
+    for (const holder of holders) holder.process.kill("SIGINT");
     const got = (await Promise.all(holders.map((holder) => holder.ended))).flatMap((ran) => ran.items());
     expect(textsOf(got).toSorted()).toEqual(sent.toSorted());
     expect(got.map(({ kind, role }) => [kind, role])).toEqual(sent.map(() => ["anycast", "reviewer"]));

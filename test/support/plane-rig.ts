@@ -50,7 +50,8 @@ export function planeRig(mode: readonly string[] = []): PlaneRig {
     up,
     foreground: async (options = {}) => {
       const running = startCli(up("--json"), { group: true, ...options });
-      await running.saying('"kind":"ready"');
+      // Three daemons start at once; a slow machine needs the room.
+      await running.saying('"kind":"ready"', 60_000);
       return running;
     },
     expectNothingLeft: async () => {
