@@ -19,7 +19,7 @@ import { upgradeStores } from "../../shared/broker/upgrade.ts";
 import { createWriter } from "../../shared/broker/write.ts";
 import type { KeptSpace, SpaceHooks } from "../../shared/daemon/spaces.ts";
 import { Life } from "../../shared/grants/matrix.ts";
-import { enterCredential } from "../../shared/ledger/activation.ts";
+import { enterCredential } from "../../shared/ledger/entry.ts";
 import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
 import { type PassedOver, createIssued } from "../../shared/ledger/issued.ts";
 import { takeEpoch } from "../../shared/ledger/epoch.ts";
