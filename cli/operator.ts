@@ -35,7 +35,12 @@ export type Rail = {
     deadlineMs?: number,
   ) => Promise<z.infer<S>>;
   /** Calls a command of the auth service. */
-  readonly askAuth: <S extends z.ZodType>(command: AuthCommand, args: object, answer: S) => Promise<z.infer<S>>;
+  readonly askAuth: <S extends z.ZodType>(
+    command: AuthCommand,
+    args: object,
+    answer: S,
+    deadlineMs?: number,
+  ) => Promise<z.infer<S>>;
   /** Calls anybody's endpoint, by the contract that it describes. */
   readonly endpoints: EndpointClient;
   readonly close: () => Promise<void>;
@@ -119,7 +124,7 @@ export async function openRail(target: Target, credentials: Credentials): Promis
       peer: async (who) => (await wholeRoster(reads)).entries.find(({ id }) => id === dotForm(who)),
     }),
     ask: (command, args, answer, deadlineMs) => ask(EndpointName.Provisioner, command, args, answer, deadlineMs),
-    askAuth: (command, args, answer) => ask(EndpointName.Auth, command, args, answer),
+    askAuth: (command, args, answer, deadlineMs) => ask(EndpointName.Auth, command, args, answer, deadlineMs),
     close: () => connection.drain(2000),
   };
 }

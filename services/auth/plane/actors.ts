@@ -8,6 +8,8 @@
  * 3. The read ACL is never wider than what the broker has accepted: a change writes it after the row, and
  *    writes it even if nothing in it changes (`record-connect.ts`).
  */
+import { readGate } from "../../../shared/ledger/moves.ts";
+import { managedRetirementOpId } from "../../../shared/ledger/retirement.ts";
 import type { Row } from "../../../shared/ledger/store.ts";
 import { ErrorCode, badRequest } from "../../../shared/protocol/base/errors.ts";
 import { DERIVED_OWNER_TOKEN } from "../../../shared/protocol/base/grammar.ts";
@@ -23,7 +25,9 @@ import { createServing } from "./serving.ts";
 import { activationOf, demandChosen } from "./enrol.ts";
 import { beyond, normalised } from "./envelope.ts";
 import { type PlaneParts, demandPlane, refusal, settled } from "./parts.ts";
-import { beginEnd, beginToEnd, finishEnd } from "./retire.ts";
+import { beginToEnd, endIfProved, finishEnd } from "./retire.ts";
+import { heldGates } from "./operations.ts";
+import { takeOverActor } from "./take-over.ts";
 
 export function createAdministration(parts: PlaneParts): ActorAdministration {
   const changing = <T>(run: () => Promise<T>): Promise<T> => {
@@ -33,7 +37,21 @@ export function createAdministration(parts: PlaneParts): ActorAdministration {
   return {
     grant: async (grant) => changing(() => grantOnce(parts, grant)),
     narrow: async (p, lists) => changing(() => narrowOnce(parts, p, lists)),
-    revoke: async (p) => changing(() => revokeOnce(parts, p)),
+    revoke: async (p) => {
+      const uid = await changing(() => revokeOnce(parts, p));
+      // Once, and for as long as it takes: nobody gets in any more.
+      return { uid, ...(await endIfProved(parts, p, uid)) };
+    },
+    retire: async (p, uid) => {
+      await changing(() => revokeMeant(parts, p, uid));
+      return retireRevoked(parts, p, uid);
+    },
+    retireRevoked: (p, uid) => retireRevoked(parts, p, uid),
+    takeOver: async (p, uid, epoch) => {
+      demandPlane(parts);
+      return takeOverActor(parts, p, uid, epoch);
+    },
+    operations: (cursor) => heldGates(parts, cursor),
     list: (page) => list(parts, page),
     enterDaemon: (caller, args) => enterDaemon(parts, caller, args),
     serving: createServing(parts),
@@ -45,7 +63,7 @@ async function list(
   { owner, cursor }: { owner?: string | undefined; cursor?: number | undefined },
 ): Promise<ListedActors> {
   const filter = owner === undefined ? actorKey.allActors : actorKey.actorsOf(owner);
-  const page = await parts.actorPage(filter, cursor);
+  const page = await parts.ledgerPage("auth", filter, cursor);
   const room = parts.answerBytes();
   const actors: ActorRow[] = [];
   const unreadable: string[] = [];
@@ -100,10 +118,10 @@ async function grantOnce(parts: PlaneParts, grant: Grant): Promise<ActorRow> {
   return row;
 }
 
-async function endRevoked(parts: PlaneParts, p: Principal, { lifecycleUid: uid, at }: ActorRow): Promise<void> {
+async function endRevoked(parts: PlaneParts, p: Principal, { lifecycleUid: uid }: ActorRow): Promise<void> {
   // An enrolment that stands still may not have begun it yet, and must not begin it after the new one.
   await settled(parts, () => beginToEnd(parts, activationOf(parts, p, uid)));
-  await finishEnd(parts, p, uid, at);
+  await finishEnd(parts, p, uid);
 }
 
 async function parentOf(
@@ -145,7 +163,7 @@ async function narrowOnce(parts: PlaneParts, p: Principal, lists: Partial<ActorL
   return row;
 }
 
-async function revokeOnce(parts: PlaneParts, p: Principal): Promise<{ uid: string; opId: string | undefined }> {
+async function revokeOnce(parts: PlaneParts, p: Principal): Promise<string> {
   const found = await readActor(parts.ledger, p);
   if (found === undefined) throw unknown(p);
   const { lifecycleUid: uid } = found.value;
@@ -154,7 +172,40 @@ async function revokeOnce(parts: PlaneParts, p: Principal): Promise<{ uid: strin
     await writeRow(parts, p, found, { ...found.value, state: "revoked", at: parts.now() });
   }
   await touchAcl(parts, { ...found.value, allowSubscribe: [], capabilities: [] }, uid);
-  return { uid, opId: await beginEnd(parts, p, uid) };
+  return uid;
+}
+
+/** Takes the grant back, if it is still of the lifecycle that is meant (§13.1: the alias alone ends nothing). */
+async function revokeMeant(parts: PlaneParts, p: Principal, uid: string): Promise<void> {
+  const found = await readActor(parts.ledger, p);
+  if (found === undefined) throw unknown(p);
+  if (found.value.lifecycleUid === uid && found.value.state === "active") await revokeOnce(parts, p);
+}
+
+/**
+ * The end of a lifecycle whose grant is revoked, to its very end. Both entries come here: the operator's, and the
+ * host's door, which ends nobody who is granted (§13.1).
+ */
+async function retireRevoked(parts: PlaneParts, p: Principal, uid: string): Promise<{ opId: string }> {
+  demandPlane(parts);
+  const row = (await readActor(parts.ledger, p))?.value;
+  if (row === undefined) throw unknown(p);
+  const opId = managedRetirementOpId(uid);
+  if (row.lifecycleUid !== uid) {
+    const gate = await readGate(parts.ledger, uid);
+    // A successor is granted only once it is over: then this is a late repetition, and it is done.
+    if (gate?.value.state === "retired" && gate.value.op.opId === opId) return { opId };
+    throw refusal(
+      ErrorCode.FailedPrecondition,
+      `${dotForm(p)} is granted under another lifecycle than ${uid}`,
+      "nothing was ended; cotal actor list shows the one that it has",
+    );
+  }
+  if (row.state !== "revoked") {
+    throw refusal(ErrorCode.FailedPrecondition, `${dotForm(p)} is granted`, "revoke it first: cotal actor revoke");
+  }
+  await endRevoked(parts, p, row);
+  return { opId };
 }
 
 async function demandActive({ ledger }: PlaneParts, p: Principal): Promise<Row<ActorRow>> {

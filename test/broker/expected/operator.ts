@@ -27,6 +27,7 @@ export function operator(who: Who): Expected[] {
         ...calls(who, "artifacts", "endpoints", "endpoint-assign"),
         ...pub(`cotal.${s}.ep.one.*.describe.${caller(who)}.*`),
         ...callsOf("auth", who, "actor-grant", "actor-narrow", "actor-revoke", "actor-list"),
+        ...callsOf("auth", who, "retire-lifecycle", "takeover-lifecycle", "operation-list"),
         ...sub(`cotal.${s}.live.manager.${dot(who)}.>`, `cotal.${s}.live.delivery.${dot(who)}.>`),
         ...pub(`cotal.${s}.live.manager.${dot(who)}`, `cotal.${s}.live.delivery.${dot(who)}`),
       ],
