@@ -3,7 +3,7 @@
  *
  * `beginRetirement`: gate frozen under this operation, which is its durable intent · head `retiring` · every
  * credential row of the lifecycle revoked; it returns their ids, which a broker must refuse that asks no ledger.
- * `completeRetirement`: the rows counted once more · the frontier recorded · `cleanUp` (durables, ACL row, exact names) ·
+ * `completeRetirement`: the rows counted once more · obligations drained · the frontier recorded · `cleanUp` (durables, ACL row, exact names) ·
  * gate `retired` · head `retired`.
  *
  * Invariants
@@ -19,6 +19,7 @@ import { stepGate } from "../protocol/ledger/gate-machine.ts";
 import { stepHead } from "../protocol/ledger/head-machine.ts";
 import { FrontierRow, type GateRow, ledgerKey } from "../protocol/ledger/rows.ts";
 import { revokeFamily } from "./family.ts";
+import { type Settle, drainObligations, undecided } from "./obligations.ts";
 import { demandHead, holderOf, moveGate, moveHead, readGate, readHead } from "./moves.ts";
 import { type LedgerStore, createOrRead } from "./store.ts";
 
@@ -79,7 +80,10 @@ function held(uid: string, gate: GateRow | undefined): CotalError {
   });
 }
 
-/** Second half, after the broker refuses the users and has none of them connected. */
+/**
+ * Second half, after the broker refuses the users and has none of them connected. `settle` decides what was admitted
+ * to it and is undecided; without one such an obligation stops the end.
+ */
 export async function completeRetirement(
   store: LedgerStore,
   principal: Principal,
@@ -87,6 +91,7 @@ export async function completeRetirement(
   opId: string,
   streams: Readonly<Record<string, number>>,
   cleanUp: () => Promise<void>,
+  settle: Settle = undecided,
 ): Promise<void> {
   const op = { opId, kind: "retirement" } as const;
   const [head, gate] = await Promise.all([readHead(store, principal), readGate(store, uid)]);
@@ -100,6 +105,8 @@ export async function completeRetirement(
   }
   // A row that an entry left which lost to the freeze and died before it took it back: it was never released.
   await revokeFamily(store, uid);
+  // Whoever was admitted before the head moved is settled here, before any frontier closes (§13.8).
+  await drainObligations(store, uid, settle);
   await createOrRead(store, "records", ledgerKey.frontier(uid), FrontierRow, { lifecycleUid: uid, opId, streams });
   await cleanUp();
   // The gate first: a retired head frees the alias, and then this operation can't be told any more.
