@@ -228,7 +228,7 @@ describe("a store of another shape", () => {
     const stream = bucketStream(bucket.auth);
     const { config } = (await store.request(jsApi.streamInfo(stream))).json<{ config: object }>();
     await store.request(jsApi.streamUpdate(stream), JSON.stringify({ ...config, allow_direct: true }));
-    const started = startAuthService(space, { env: { COTAL_DRAIN_MS: "500" }, waitMs: 3000 });
+    const started = startAuthService(space, { env: { COTAL_DRAIN_MS: "500" }, waitMs: 15_000 });
     const error: unknown = await started.then(
       async (auth) => {
         await auth.stop();
@@ -239,5 +239,5 @@ describe("a store of another shape", () => {
     expect(String(error)).toContain("allow_direct");
     expect(await rowOf(store, bucket.auth, "plane")).toBeUndefined();
     await space.stop();
-  }, 30_000);
+  }, 60_000);
 });
