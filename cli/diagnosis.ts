@@ -21,6 +21,7 @@ import { brokerVersion, findBroker } from "../launcher/broker-binary.ts";
 import { type ChildStatus, planeStatus } from "../launcher/control.ts";
 import { TrustCommand, runTrust } from "../launcher/trust-program.ts";
 import { asError } from "./faults.ts";
+import { heldGateFindings } from "./held-gates.ts";
 import { operatorCredentials, withRail } from "./operator.ts";
 import { nothingRuns, reached } from "./reach.ts";
 import { readLogin } from "./login-file.ts";
@@ -35,6 +36,10 @@ const BINARY: Part = { name: "broker binary", look: binary };
 const PLANE: Part = { name: "daemons", look: plane };
 const SERVERS: Part = { name: "broker limits", look: servers };
 const CREDENTIAL: Part = { name: "operator credential", look: credential };
+const LIFECYCLES: Part = {
+  name: "lifecycles",
+  look: (at) => withRail(at, operatorCredentials(at), heldGateFindings),
+};
 
 /**
  * Looks at everything; `local`: the plane of this machine is meant, not somebody else's server. The
@@ -48,6 +53,7 @@ export async function diagnose(target: Target, local: boolean, named?: Credentia
     ...(local ? [BINARY, PLANE] : []),
     ...(isOpen ? [] : [SERVERS, CREDENTIAL]),
     ...(isUserSpace(target) ? [signIn] : []),
+    ...(isUserSpace(target) && named === undefined ? [LIFECYCLES] : []),
     space,
   ];
   const looked = await Promise.all(parts.map((part) => look(part, target)));

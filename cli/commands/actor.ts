@@ -1,4 +1,4 @@
-/** `cotal actor grant|narrow|revoke|list`: who may act under which name, with which lists. */
+/** `cotal actor grant|narrow|revoke|retire|rotate|list`: who may act under which name, with which lists. */
 import type { Command } from "commander";
 import type { z } from "zod";
 import { AuthCommand } from "../../shared/grants/commands.ts";
@@ -12,10 +12,12 @@ import {
   ActorListAnswer,
   ActorRevokeAnswer,
   type Narrowing,
+  RetireLifecycleAnswer,
+  TakeoverLifecycleAnswer,
   type ShownActor,
 } from "../../shared/protocol/endpoint/auth-shapes.ts";
 import { typedPattern } from "../channel-names.ts";
-import { UsageError, argument, listOf, collectList } from "../exit.ts";
+import { Exit, UsageError, argument, listOf, collectList } from "../exit.ts";
 import { askingCredentials } from "../identity.ts";
 import { withRail } from "../operator.ts";
 import type { Output } from "../output.ts";
@@ -32,14 +34,12 @@ type Lists = {
 };
 type GrantOptions = Lists & { readonly name?: string };
 type ListOptions = { readonly owner?: string };
+type RetireOptions = { readonly uid?: string };
 
 /** Of the option `--capability`, wherever there is one. */
 export const CAPABILITY_HELP =
   "what it may ask for, separated by commas, or given again: com.example.echo, com.example.echo:audit, with @all " +
   `behind to ask all instances at once; or one of ${CAPABILITY_WORDS.join(", ")}`;
-
-/** What is taken away is answered once copies are taken back and connections proved ended: two looks, seconds apart. */
-const DEADLINE_MS = 30_000;
 
 export function registerActor(program: Command): void {
   const actor = program.command("actor").description("who may act under which name in a space that people sign in to");
@@ -53,7 +53,21 @@ export function registerActor(program: Command): void {
   handle<GrantOptions>(grant, grantActor);
   const narrow = withLists(actor.command("narrow <who>").description("take away: what is left out stays as it is"));
   handle<Lists>(narrow, narrowActor);
-  handle(actor.command("revoke <who>").description("end it: its next connect is refused"), revokeActor);
+  handle(
+    actor
+      .command("revoke <who>")
+      .description("take its grant back: its connections end, and its next connect is refused"),
+    revokeActor,
+  );
+  const retire = actor
+    .command("retire <who>")
+    .description("end its lifecycle for good, with everything that it left; fails until that is proved")
+    .option("--uid <uid>", "the lifecycle that is meant (default: the one it has)");
+  handle<RetireOptions>(retire, retireActor);
+  handle(
+    actor.command("rotate <who>").description("end all that it is signed in with; it keeps its grant and its inbox"),
+    rotateActor,
+  );
   const list = actor.command("list").description("show every actor").option("--owner <token>", "of this owner only");
   handle<ListOptions>(list, listActors);
 }
@@ -130,34 +144,92 @@ function tellPendingCopies(out: Output): void {
   out.notice({ kind: "notice", about: "copies", state: "pending" }, text);
 }
 
-async function revokeActor(invocation: Invocation<object>, who = ""): Promise<void> {
-  let revoked: Principal | undefined;
-  const { uid, copies } = await ask(invocation, who, AuthCommand.ActorRevoke, ActorRevokeAnswer, (target) => {
-    revoked = target;
-    return target;
+async function revokeActor(invocation: Invocation<object>, who = ""): Promise<Exit> {
+  const { out } = invocation;
+  return about(invocation, who, async (p, ask) => {
+    const { uid, connections, remains, copies } = await ask(AuthCommand.ActorRevoke, p, ActorRevokeAnswer);
+    const id = dotForm(p);
+    out.item(
+      { kind: "revoked", principal: id, uid, ...(remains === undefined ? {} : { remains }) },
+      `${oneLine(id)} is revoked: its next connect is refused`,
+    );
+    if (copies === "pending") tellPendingCopies(out);
+    if (remains === undefined) return Exit.Done;
+    out.notice(
+      { kind: "notice", about: "remains", principal: id, connections: connections?.state },
+      `its lifecycle is not over: ${oneLine(remains)}; go on with cotal actor retire ${oneLine(id)}`,
+    );
+    return Exit.Findings;
   });
-  const id = revoked === undefined ? who : dotForm(revoked);
-  invocation.out.item(
-    { kind: "revoked", principal: id, uid },
-    `${oneLine(id)} is revoked: its next connect is refused`,
-  );
-  if (copies === "pending") tellPendingCopies(invocation.out);
 }
 
-/** Resolves whom it is about, and asks the auth service. */
-async function ask<S extends z.ZodType>(
+async function retireActor(invocation: Invocation<RetireOptions>, who = ""): Promise<Exit> {
+  const { options, out } = invocation;
+  return about(invocation, who, async (p, ask) => {
+    const lifecycleUid = options.uid ?? (await lifecycleOf(p, ask));
+    const { opId } = await ask(AuthCommand.RetireLifecycle, { ...p, lifecycleUid }, RetireLifecycleAnswer);
+    const id = dotForm(p);
+    const item = { kind: "retired", principal: id, uid: lifecycleUid, opId };
+    out.item(item, `${oneLine(id)} is retired: nobody is connected as it, and the name is free`);
+    return Exit.Done;
+  });
+}
+
+async function rotateActor(invocation: Invocation<object>, who = ""): Promise<Exit> {
+  const { out } = invocation;
+  return about(invocation, who, async (p, ask) => {
+    const lifecycleUid = await lifecycleOf(p, ask);
+    const { epoch } = await ask(AuthCommand.TakeoverLifecycle, { ...p, lifecycleUid }, TakeoverLifecycleAnswer);
+    const id = dotForm(p);
+    const item = { kind: "rotated", principal: id, uid: lifecycleUid, epoch };
+    out.item(item, `${oneLine(id)} is signed out everywhere; it keeps its grant and its inbox`);
+    return Exit.Done;
+  });
+}
+
+/** What takes away is answered once copies are taken back and connections proved ended: two looks, seconds apart. */
+const END_DEADLINE_MS = 45_000;
+
+type Ask = <S extends z.ZodType>(command: AuthCommand, args: object, answer: S) => Promise<z.infer<S>>;
+
+/** The lifecycle that a name has now, as the ledger has it. */
+async function lifecycleOf(p: Principal, ask: Ask): Promise<string> {
+  for (let cursor: number | undefined; ;) {
+    const args = { owner: p.owner, ...(cursor === undefined ? {} : { cursor }) };
+    const page = await ask(AuthCommand.ActorList, args, ActorListAnswer);
+    const found = page.actors.find(({ actor }) => actor === p.actor);
+    if (found !== undefined) return found.lifecycleUid;
+    if (page.cursor === undefined)
+      throw new UsageError(`there is no actor ${dotForm(p)}`, { next: "cotal actor list" });
+    ({ cursor } = page);
+  }
+}
+
+/** Resolves whom it is about, and asks the auth service of it, once or more. */
+async function about<T>(
   { options, out, target }: Invocation<object>,
+  who: string,
+  run: (who: Principal, ask: Ask) => Promise<T>,
+): Promise<T> {
+  const at = target();
+  demandSignIn(at);
+  const parsed = argument(() => parseWho(who));
+  const credentials = await askingCredentials(at, options, out);
+  const p = typeof parsed === "string" ? principal(await ownOwner(at), parsed) : parsed;
+  return withRail(at, credentials, (rail) =>
+    run(p, (command, args, answer) => rail.askAuth(command, args, answer, END_DEADLINE_MS)),
+  );
+}
+
+/** Asks the auth service one thing about somebody. */
+async function ask<S extends z.ZodType>(
+  invocation: Invocation<object>,
   who: string,
   command: AuthCommand,
   answer: S,
   args: (who: Principal) => object,
 ): Promise<z.infer<S>> {
-  const at = target();
-  demandSignIn(at);
-  const parsed = argument(() => parseWho(who));
-  const credentials = await askingCredentials(at, options, out);
-  const about = typeof parsed === "string" ? principal(await ownOwner(at), parsed) : parsed;
-  return withRail(at, credentials, (rail) => rail.askAuth(command, args(about), answer, DEADLINE_MS));
+  return about(invocation, who, (p, asked) => asked(command, args(p), answer));
 }
 
 /** `OWNER.NAME`, or a name of one's own. */

@@ -3,6 +3,7 @@
  * (`shared/grants/commands.ts`); the broker enforces it.
  */
 import { AuthCommand as Name } from "../../shared/grants/commands.ts";
+import type { Connected } from "../../shared/broker/still-connected.ts";
 import { principal } from "../../shared/protocol/base/principals.ts";
 import { AUTH_CLUSTER } from "../../shared/protocol/endpoint/auth-contract.ts";
 import type { ActorGrantArgs, ActorNarrowArgs, ShownActor } from "../../shared/protocol/endpoint/auth-shapes.ts";
@@ -37,7 +38,18 @@ export function authHandlers(ledger: ActorAdministration, ownerSecret: Uint8Arra
       });
       return changed(narrowed);
     },
-    [Name.ActorRevoke]: ({ owner, actor }) => ledger.revoke(principal(owner, actor)),
+    [Name.ActorRevoke]: async ({ owner, actor }) => {
+      const { connections, ...revoked } = await ledger.revoke(principal(owner, actor));
+      return { ...revoked, connections: shownConnections(connections) };
+    },
+    [Name.RetireLifecycle]: ({ owner, actor, lifecycleUid }) => ledger.retire(principal(owner, actor), lifecycleUid),
+    [Name.TakeoverLifecycle]: async ({ owner, actor, lifecycleUid, epoch }) => ({
+      epoch: await ledger.takeOver(principal(owner, actor), lifecycleUid, epoch),
+    }),
+    [Name.OperationList]: async ({ cursor }) => {
+      const { held, unreadable, ...rest } = await ledger.operations(cursor);
+      return { ...rest, operations: [...held], unreadable: [...unreadable] };
+    },
     [Name.DaemonEnter]: (args, { caller }) => ledger.enterDaemon(caller, args),
     [Name.Serving]: (args, { caller }) => ledger.serving(caller, args),
     [Name.ActorList]: async (page) => {
@@ -57,6 +69,10 @@ const changed = ({ narrowing, ...row }: Changed) => ({
   actor: shown(row),
   ...(narrowing === undefined ? {} : { narrowing }),
 });
+function shownConnections(found: Connected) {
+  if (found.kind === "some") return { state: found.kind, count: found.count };
+  return found.kind === "unknown" ? { state: found.kind, why: found.why } : { state: found.kind };
+}
 
 type Lists = Pick<ActorNarrowArgs, "allowSubscribe" | "allowPublish" | "capabilities">;
 

@@ -9,8 +9,7 @@ import { bearerAudience } from "../../shared/trust/auth-folder.ts";
 import { type CalloutEvent, DEFAULT_ANSWER_MS, serveCallout } from "./edge/callout.ts";
 import { type LimitSizes, createConnectLimits } from "./edge/connect-limits.ts";
 import type { AuthKeys } from "./keys.ts";
-import { type FaceSettings, type OpenFaces, openFaces } from "./open-faces.ts";
-import type { Authority } from "./plane/authority-type.ts";
+import { type FaceSettings, type FaceSource, type OpenFaces, openFaces } from "./open-faces.ts";
 import type { Chat } from "./plane/chat/chat.ts";
 
 export type EdgeSettings = FaceSettings & {
@@ -22,7 +21,7 @@ export type EdgeSettings = FaceSettings & {
 export type EdgeSource = EdgeSettings & {
   readonly space: string;
   readonly keys: AuthKeys;
-  readonly authority: Authority;
+  readonly authority: FaceSource["authority"];
   readonly chat: Chat;
   /** A connection in the auth account, as the user that it names. */
   readonly callout: Connection;

@@ -29,11 +29,12 @@ import {
   createIdentityProvider,
 } from "./edge/idp.ts";
 import { managerInstances } from "./edge/manager-instances.ts";
+import { retireDoor } from "./edge/retire-door.ts";
 import { createProbingBudget } from "./edge/probing-budget.ts";
 import { type WindowSize, createSelectionWindows } from "./edge/selection-windows.ts";
 import { signInRoute } from "./edge/sign-in.ts";
 import type { AuthKeys } from "./keys.ts";
-import type { Authority } from "./plane/authority-type.ts";
+import type { ActorAdministration, Authority } from "./plane/authority-type.ts";
 import type { Chat } from "./plane/chat/chat.ts";
 import { FACE_SETTING, type PublicFace } from "./public-faces.ts";
 
@@ -77,7 +78,7 @@ type FaceKeys = Pick<AuthKeys, "folder" | "authSigner" | "bearer" | "ownerSecret
 export type FaceSource = FaceSettings & {
   readonly space: string;
   readonly keys: FaceKeys;
-  readonly authority: Authority;
+  readonly authority: Authority & Pick<ActorAdministration, "retireRevoked">;
   readonly chat: Chat;
   readonly limits: ConnectLimits;
   /** Of this space's bearers. */
@@ -121,6 +122,7 @@ export async function openFaces(asked: FaceSource): Promise<OpenFaces> {
     const capability = newCapability();
     const url = await open(loopbackOptions(source, capability), [
       ...routesOf(source, Face.Loopback, idp.ofMachine()),
+      retireDoor(source),
       ...idp.routes,
     ]);
     // Last: whoever finds the file finds all of it served.

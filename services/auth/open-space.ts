@@ -19,7 +19,7 @@ import { upgradeStores } from "../../shared/broker/upgrade.ts";
 import { createWriter } from "../../shared/broker/write.ts";
 import type { KeptSpace, SpaceHooks } from "../../shared/daemon/spaces.ts";
 import { Life } from "../../shared/grants/matrix.ts";
-import { enterCredential } from "../../shared/ledger/activation.ts";
+import { enterCredential } from "../../shared/ledger/entry.ts";
 import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
 import { type PassedOver, createIssued } from "../../shared/ledger/issued.ts";
 import { takeEpoch } from "../../shared/ledger/epoch.ts";
@@ -47,6 +47,7 @@ import type { ChatParts } from "./plane/chat/parts.ts";
 import { type SweepEvent, createChatSweep, keepSweeping } from "./plane/chat/sweep.ts";
 import { type ClaimState, type Holding, keepClaim } from "./plane/claim.ts";
 import { evidenceIn } from "./plane/evidence.ts";
+import { type ResumeEvent, keepResuming } from "./plane/operations.ts";
 import { livenessOf, tupleOf } from "./plane/liveness.ts";
 import { type PruneParts, checkEvidence, keepPruning } from "./plane/prune-natkeys.ts";
 import type { EvidenceSayings } from "./say-evidence.ts";
@@ -64,6 +65,8 @@ export type OpenSpaceOptions = SpaceHooks & {
   readonly perCaller: number;
   readonly onServed: (event: ServedEvent) => void;
   readonly onPlane: (state: ClaimState) => void;
+  /** An end that another process had left was taken up. */
+  readonly onResume: (event: ResumeEvent) => void;
   /** The ledger's store was of an earlier version, and is up to date now. */
   readonly onUpgraded: (steps: readonly Drift[]) => void;
   /** A credential of the trust program got no row. */
@@ -252,7 +255,7 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
 
 /** What only the holder of the plane does. */
 async function duties(
-  { chat }: OpenSpaceOptions,
+  { chat, onResume }: OpenSpaceOptions,
   chats: ChatParts,
   pruning: PruneParts,
   serving: () => ReturnType<typeof serve>,
@@ -260,9 +263,10 @@ async function duties(
   const served = await serving();
   const sweeping = keepSweeping(createChatSweep(chats, chat.onSweep));
   const pruned = keepPruning(pruning);
+  const resuming = keepResuming(chats, onResume);
   return {
     stop: async () => {
-      await Promise.all([served.stop(), sweeping.stop(), pruned.stop()]);
+      await Promise.all([served.stop(), sweeping.stop(), pruned.stop(), resuming.stop()]);
     },
   };
 }

@@ -10,6 +10,7 @@ import { Account } from "../../shared/grants/row.ts";
 import type { Holder } from "../../shared/ledger/self.ts";
 import { resolveCapabilities } from "../../shared/ledger/capabilities.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
+import { createTurns } from "../../shared/ledger/turns.ts";
 import { spaceNames } from "../../shared/protocol/base/names.ts";
 import { type Principal, drawNonce } from "../../shared/protocol/base/principals.ts";
 import type { ConnectionLimits } from "../../shared/protocol/chat/space-settings.ts";
@@ -20,7 +21,7 @@ import { newKey } from "../../shared/trust/keys.ts";
 import { systemOwner } from "../../shared/trust/owner.ts";
 import type { AuthKeys } from "./keys.ts";
 import type { ChatParts } from "./plane/chat/parts.ts";
-import type { ActorPage, PlaneParts } from "./plane/parts.ts";
+import type { LedgerPage, PlaneParts } from "./plane/parts.ts";
 import type { Call } from "../../shared/client/caller.ts";
 import { endedThrough, evictedThrough, sweptThrough } from "../../shared/client/evictions.ts";
 import { connectionsOver } from "../../shared/broker/still-connected.ts";
@@ -67,10 +68,11 @@ export function planeParts(source: PlaneSource): PlaneParts {
     isSwept: sweptThrough(source.calls),
     endConnections: endedThrough(source.calls),
     connectionsOf: evictedThrough(source.calls, connectionsOver(source.front)),
+    ends: createTurns(),
     removeRemains: (principal, uid) => remove(source, principal, uid),
     frontiers: () => frontiersOf(store.nc, space),
     answerBytes: () => Math.min(ANSWER_BYTES, store.maxPayload - ENVELOPE_BYTES),
-    actorPage: (filter, cursor) => ledgerPage(source, { filter, cursor, limit: PAGE }),
+    ledgerPage: (bucket, filter, cursor) => ledgerPage(source, { bucket, filter, cursor, limit: PAGE }),
     tryMint: (row) => tryMint(source, row, trialUser),
     isReservedOwner: (owner) => owner === reserved,
     now: Date.now,
@@ -81,15 +83,21 @@ export function planeParts(source: PlaneSource): PlaneParts {
 /** What chat sessions need on top. */
 export function chatParts(source: PlaneSource, parts: PlaneParts, slotsPerOwner: number): ChatParts {
   const holderPage: ChatParts["holderPage"] = (cursor, limit) =>
-    ledgerPage(source, { filter: chatKey.allHolders, cursor, limit });
+    ledgerPage(source, { bucket: "auth", filter: chatKey.allHolders, cursor, limit });
   return { ...parts, slotsPerOwner, holderPage };
 }
 
 async function ledgerPage(
   { space, store }: Pick<PlaneSource, "space" | "store">,
-  { filter, limit, cursor }: { readonly filter: string; readonly limit: number; readonly cursor: number | undefined },
-): Promise<ActorPage> {
-  const page = await rowPage(store.nc, spaceNames(space).bucket.auth, {
+  asked: {
+    readonly bucket: "auth" | "records";
+    readonly filter: string;
+    readonly limit: number;
+    readonly cursor: number | undefined;
+  },
+): Promise<LedgerPage> {
+  const { bucket, filter, limit, cursor } = asked;
+  const page = await rowPage(store.nc, spaceNames(space).bucket[bucket], {
     filter,
     limit,
     via: "leader",

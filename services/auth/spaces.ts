@@ -12,6 +12,7 @@ import { openSpace } from "./open-space.ts";
 import type { ClaimState } from "./plane/claim.ts";
 import { chatSayings } from "./say-chat.ts";
 import { evidenceSayings } from "./say-evidence.ts";
+import { resumeSayings } from "./say-resume.ts";
 import { type Sparing, createSparing } from "../../shared/daemon/sparing.ts";
 
 /** Lines about refusals, and as many about faults, in all spaces together. */
@@ -28,6 +29,7 @@ export function keepSpaces(context: Context<Values>): Spaces {
   const saying = chatSayings(context, sparing.faults);
   const ofEvidence = evidenceSayings(context);
   const sayPlane = planeSayings(context);
+  const resumed = resumeSayings(context, sparing.faults);
   const users = ownUsers();
   return keep({
     context,
@@ -65,6 +67,7 @@ export function keepSpaces(context: Context<Values>): Spaces {
         },
         onPassedOver: (passed) => log.warn("a credential got no row in the ledger", { space, ...passed }),
         onPlane: sayPlane(space),
+        onResume: resumed(space),
       });
       const { principal, epoch, faces } = opened;
       log.info("the space is served", { space, principal, epoch, exchange: faces });

@@ -11,7 +11,7 @@ import type { OwnCredential } from "../../shared/broker/own-credential.ts";
 import { patiently } from "../../shared/client/patiently.ts";
 import type { SpaceHooks } from "../../shared/daemon/spaces.ts";
 import { AuthCommand } from "../../shared/grants/commands.ts";
-import { enterCredential } from "../../shared/ledger/activation.ts";
+import { enterCredential } from "../../shared/ledger/entry.ts";
 import { takeEpoch } from "../../shared/ledger/epoch.ts";
 import { type Holder, activateSelf } from "../../shared/ledger/self.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";

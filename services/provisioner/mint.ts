@@ -13,7 +13,8 @@
 import { ensureLifecycleDurables } from "../../shared/broker/lifecycle-durables.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { type BuiltProfile, PROFILES, type ScopeOf } from "../../shared/grants/matrix.ts";
-import { activate, enterCredential } from "../../shared/ledger/activation.ts";
+import { activate } from "../../shared/ledger/activation.ts";
+import { enterCredential } from "../../shared/ledger/entry.ts";
 import { type ResolvedCapabilities, resolveCapabilities } from "../../shared/ledger/capabilities.ts";
 import { createOrRead } from "../../shared/ledger/store.ts";
 import { canonicalDigest } from "../../shared/protocol/base/canonical.ts";

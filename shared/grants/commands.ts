@@ -32,6 +32,9 @@ export const AuthCommand = {
   ActorNarrow: "actor-narrow",
   ActorRevoke: "actor-revoke",
   ActorList: "actor-list",
+  RetireLifecycle: "retire-lifecycle",
+  TakeoverLifecycle: "takeover-lifecycle",
+  OperationList: "operation-list",
   DaemonEnter: "daemon-enter",
   Serving: "serving",
 } as const;
@@ -112,6 +115,9 @@ export const OPERATOR_AUTH_COMMANDS: readonly AuthCommand[] = [
   AuthCommand.ActorNarrow,
   AuthCommand.ActorRevoke,
   AuthCommand.ActorList,
+  AuthCommand.RetireLifecycle,
+  AuthCommand.TakeoverLifecycle,
+  AuthCommand.OperationList,
 ];
 
 /** Mediated reads that every member of a space may ask for: all but direct messages of others. */

@@ -10,7 +10,7 @@
 import { Life } from "../grants/matrix.ts";
 import { badRequest } from "../protocol/base/errors.ts";
 import type { DaemonEnterArgs } from "../protocol/endpoint/auth-shapes.ts";
-import { enterCredential } from "./activation.ts";
+import { enterCredential } from "./entry.ts";
 import { takeEpoch } from "./epoch.ts";
 import { type Holder, activateSelf } from "./self.ts";
 import type { LedgerStore } from "./store.ts";

@@ -9,7 +9,7 @@
  * 3. One that can't be entered is passed over by name, and so is a list that can't be read. It never keeps
  *    the space from being served, or the end of the operator would be the end of everybody.
  */
-import { enterCredential } from "./activation.ts";
+import { enterCredential } from "./entry.ts";
 import { type LedgerStore, createOrRead, readRow } from "./store.ts";
 import { CotalError } from "../protocol/base/errors.ts";
 import { dotForm, principal } from "../protocol/base/principals.ts";

@@ -1,9 +1,10 @@
 /**
- * The end of a lifecycle (§13.1), in two halves with the broker's own revocation between them.
+ * The end of a lifecycle (§13.1), in two halves with the end of its connections between them.
  *
- * `beginRetirement`: gate frozen under this operation · head `retiring` · every credential row of the
- * lifecycle revoked; it returns the user keys that the broker must refuse. `completeRetirement`: the frontier recorded ·
- * `cleanUp` (durables, ACL row, exact names) · gate `retired` · head `retired`.
+ * `beginRetirement`: gate frozen under this operation, which is its durable intent · head `retiring` · every
+ * credential row of the lifecycle revoked; it returns their ids, which a broker must refuse that asks no ledger.
+ * `completeRetirement`: the rows counted once more · obligations drained · the frontier recorded · `cleanUp` (durables, ACL row, exact names) ·
+ * gate `retired` · head `retired`.
  *
  * Invariants
  * 1. The alias is free only at `retired`, which asserts that clean-up is done.
@@ -14,11 +15,21 @@
  */
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import { type Principal, dotForm } from "../protocol/base/principals.ts";
-import { gateMayMove } from "../protocol/ledger/machines.ts";
-import { CredentialRow, FrontierRow, GateRow, HeadRow, ledgerKey } from "../protocol/ledger/rows.ts";
-import { type LedgerStore, createOrRead, readRow } from "./store.ts";
+import { stepGate } from "../protocol/ledger/gate-machine.ts";
+import { stepHead } from "../protocol/ledger/head-machine.ts";
+import { FrontierRow, type GateRow, ledgerKey } from "../protocol/ledger/rows.ts";
+import { revokeFamily } from "./family.ts";
+import { type Settle, drainObligations, undecided } from "./obligations.ts";
+import { demandHead, holderOf, moveGate, moveHead, readGate, readHead } from "./moves.ts";
+import { type LedgerStore, createOrRead } from "./store.ts";
 
 export type Retiring = { readonly uid: string; readonly opId: string; readonly users: readonly string[] };
+
+/**
+ * The one operation that ends a managed lifecycle, whoever asks for it and however often (§13.1). A static space,
+ * whose ends the trust program takes part in, draws one.
+ */
+export const managedRetirementOpId = (lifecycleUid: string): string => `retire-${lifecycleUid}`;
 
 /**
  * First half. Throws `not-found` for an alias that was never active, and succeeds again for one
@@ -31,8 +42,7 @@ export async function beginRetirement(
   newOpId: string,
   meant?: string,
 ): Promise<Retiring> {
-  const headKey = ledgerKey.head(principal);
-  const head = await readRow(store, "records", headKey, HeadRow);
+  const head = await readHead(store, principal);
   if (head === undefined || head.value.state === "retired") {
     throw new CotalError(ErrorCode.NotFound, `${dotForm(principal)} is not active`, {
       outcome: Outcome.NotExecuted,
@@ -47,47 +57,33 @@ export async function beginRetirement(
     });
   }
   const opId = await freeze(store, uid, newOpId);
-  if (head.value.state === "active") {
-    const op = { opId, kind: "retirement" } as const;
-    await store.cas("records", headKey, { ...head.value, state: "retiring", op }, head.revision);
-  }
-  const users: string[] = [];
-  for (const key of await store.keys("auth", ledgerKey.credsOf(uid))) users.push(await revoke(store, key));
+  const op = { opId, kind: "retirement" } as const;
+  demandHead(await moveHead(store, principal, { kind: "retire", lifecycleUid: uid, op }), principal);
+  const users = (await revokeFamily(store, uid)).map(({ credentialId }) => credentialId);
   return { uid, opId, users };
 }
 
-async function freeze(store: LedgerStore, uid: string, newOpId: string): Promise<string> {
-  const key = ledgerKey.gate(uid);
-  const gate = await readRow(store, "auth", key, GateRow);
+/** The operation that the end runs under: this one, or the one that has begun it before. */
+async function freeze(store: LedgerStore, uid: string, opId: string): Promise<string> {
+  const frozen = await moveGate(store, uid, { to: "frozen", op: { opId, kind: "retirement" } });
+  if (frozen.kind !== "refused") return opId;
+  const gate = frozen.now?.value;
   if (gate === undefined) throw new CotalError(ErrorCode.FailedPrecondition, `lifecycle ${uid} has no issuance gate`);
-  const { value } = gate;
-  if (value.state !== "open" && value.op.kind === "retirement") return value.op.opId;
-  if (!gateMayMove(value.state, "frozen", "retirement")) throw held(uid, value);
-  // An activation that never opened its gate released nothing, and its own next step is pinned to
-  // the row we replace here: whoever began it finds out (decision 6).
-  if (value.state === "frozen" && value.op.kind !== "activation") throw held(uid, value);
-  const op = { opId: newOpId, kind: "retirement" } as const;
-  await store.cas("auth", key, { state: "frozen", generation: value.generation, op }, gate.revision);
-  return newOpId;
+  if (gate.state !== "open" && gate.op.kind === "retirement") return gate.op.opId;
+  throw held(uid, gate);
 }
 
-function held(uid: string, gate: GateRow): CotalError {
-  const by = gate.state === "open" ? "nobody" : `${gate.op.kind} ${gate.op.opId}`;
-  return new CotalError(ErrorCode.Conflict, `the gate of ${uid} is ${gate.state}, held by ${by}`, {
+function held(uid: string, gate: GateRow | undefined): CotalError {
+  return new CotalError(ErrorCode.Conflict, `the gate of ${uid} is ${holderOf(gate)}`, {
     outcome: Outcome.NotExecuted,
     next: "let that operation finish; run the command that began it again",
   });
 }
 
-/** Revokes one row; hands back its user key, also of one that a run before this has revoked. */
-async function revoke(store: LedgerStore, key: string): Promise<string> {
-  const row = await readRow(store, "auth", key, CredentialRow);
-  if (row === undefined) throw new CotalError(ErrorCode.Internal, `the ledger row ${key} went away`);
-  if (row.value.state === "active") await store.cas("auth", key, { ...row.value, state: "revoked" }, row.revision);
-  return row.value.credentialId;
-}
-
-/** Second half, after the broker refuses the users and has none of them connected. */
+/**
+ * Second half, after the broker refuses the users and has none of them connected. `settle` decides what was admitted
+ * to it and is undecided; without one such an obligation stops the end.
+ */
 export async function completeRetirement(
   store: LedgerStore,
   principal: Principal,
@@ -95,31 +91,26 @@ export async function completeRetirement(
   opId: string,
   streams: Readonly<Record<string, number>>,
   cleanUp: () => Promise<void>,
+  settle: Settle = undecided,
 ): Promise<void> {
-  const headKey = ledgerKey.head(principal);
-  const head = await readRow(store, "records", headKey, HeadRow);
-  const gateKey = ledgerKey.gate(uid);
-  const gate = await readRow(store, "auth", gateKey, GateRow);
-  if (
-    head?.value.lifecycleUid !== uid ||
-    head.value.state === "active" ||
-    gate === undefined ||
-    gate.value.state === "open" ||
-    gate.value.op.opId !== opId ||
-    gate.value.op.kind !== "retirement"
-  ) {
+  const op = { opId, kind: "retirement" } as const;
+  const [head, gate] = await Promise.all([readHead(store, principal), readGate(store, uid)]);
+  const free = { kind: "free", lifecycleUid: uid, op } as const;
+  const retired = { to: "retired", op } as const;
+  // Both last steps must be this operation's to take, or taken by it.
+  if (stepHead(head?.value, free).kind === "refused" || stepGate(gate?.value, retired).kind === "refused") {
     throw new CotalError(ErrorCode.FailedPrecondition, `${dotForm(principal)} is not being retired by this operation`, {
       outcome: Outcome.NotExecuted,
     });
   }
+  // A row that an entry left which lost to the freeze and died before it took it back: it was never released.
+  await revokeFamily(store, uid);
+  // Whoever was admitted before the head moved is settled here, before any frontier closes (§13.8).
+  await drainObligations(store, uid, settle);
   await createOrRead(store, "records", ledgerKey.frontier(uid), FrontierRow, { lifecycleUid: uid, opId, streams });
   await cleanUp();
   // The gate first: a retired head frees the alias, and then this operation can't be told any more.
-  if (gate.value.state === "frozen") {
-    await store.cas("auth", gateKey, { ...gate.value, state: "retired" }, gate.revision);
-  }
-  if (head.value.state === "retiring") {
-    const { op: _, ...rest } = head.value;
-    await store.cas("records", headKey, { ...rest, state: "retired" }, head.revision);
-  }
+  const closed = await moveGate(store, uid, retired);
+  if (closed.kind === "refused") throw held(uid, closed.now?.value);
+  demandHead(await moveHead(store, principal, free), principal);
 }

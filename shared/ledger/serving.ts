@@ -30,8 +30,9 @@ import {
   endpointKey,
   servingPrincipal,
 } from "../protocol/ledger/endpoint-rows.ts";
-import { gateMayMove } from "../protocol/ledger/machines.ts";
-import { type OperationKind, UidRow, ledgerKey } from "../protocol/ledger/rows.ts";
+import { stepEndpointGate } from "../protocol/ledger/endpoint-gate-machine.ts";
+import { UidRow, ledgerKey } from "../protocol/ledger/rows.ts";
+import { isConflict } from "./moves.ts";
 import { type LedgerStore, type Row, createOrRead, readRow } from "./store.ts";
 
 export type ServingParts = {
@@ -197,9 +198,9 @@ async function takeOver(parts: ServingParts, request: BeginRequest, instanceId: 
       // The answer to an earlier request of the same process was lost.
       return { instanceId, opId: value.lastTakeoverOpId ?? opId, epoch: value.processEpoch };
     }
-    demandEdge(value.state, "frozen", "takeover");
-    const op = { opId, kind: "takeover" } as const;
-    await ledger.cas("auth", key, { ...value, state: "frozen", op }, gate.revision);
+    const frozen = stepEndpointGate(value, { to: "frozen", op: { opId, kind: "takeover" } });
+    if (frozen.kind !== "move") throw moved(endpoint, instanceId);
+    await ledger.cas("auth", key, frozen.row, gate.revision);
     return takeOver(parts, request, instanceId);
   }
   if (value.state === "retired" || value.op.kind === "retirement" || value.op.kind === "registration") {
@@ -260,32 +261,13 @@ async function isOpener(
 
 async function open(parts: ServingParts, request: OpenRequest): Promise<void> {
   const { ledger } = parts;
-  const { endpoint, instanceId, opId, epoch, registrationRevision } = request;
+  const { endpoint, instanceId, opId, epoch: processEpoch, registrationRevision } = request;
+  const step = { opId, processEpoch, registrationRevision };
   const key = endpointKey.gate(endpoint, instanceId);
   const gate = await readRow(ledger, "auth", key, EndpointGateRow);
-  if (gate === undefined) throw moved(endpoint, instanceId);
-  const { value } = gate;
-  if (value.state === "open") {
-    if (value.processEpoch !== epoch) throw moved(endpoint, instanceId);
-    // Somebody who finishes this operation, or a late request, knows of an older one.
-    if (value.registrationRevision >= registrationRevision) return;
-    await ledger.cas("auth", key, { ...value, registrationRevision }, gate.revision);
-    return;
-  }
-  if (value.state === "retired" || value.op.opId !== opId) throw moved(endpoint, instanceId);
-  const takeover = value.op.kind === "takeover";
-  if (epoch !== value.processEpoch + (takeover ? 1 : 0)) throw moved(endpoint, instanceId);
-  demandEdge("frozen", "open", value.op.kind);
-  const { op: _, ...rest } = value;
-  const opened = {
-    ...rest,
-    state: "open",
-    generation: value.generation + 1,
-    processEpoch: epoch,
-    registrationRevision,
-    ...(takeover ? { lastTakeoverOpId: opId } : {}),
-  } as const;
-  await ledger.cas("auth", key, opened, gate.revision);
+  const move = gate === undefined ? undefined : stepEndpointGate(gate.value, { to: "open", ...step });
+  if (gate === undefined || move === undefined || move.kind === "refused") throw moved(endpoint, instanceId);
+  if (move.kind === "move") await ledger.cas("auth", key, move.row, gate.revision);
 }
 
 async function enter(parts: ServingParts, request: EnterRequest): Promise<void> {
@@ -342,12 +324,6 @@ async function settled<T>(run: () => Promise<T>): Promise<T> {
       if (!isConflict(error) || round === ROUNDS) throw error;
     }
   }
-}
-
-const isConflict = (error: unknown): boolean => error instanceof CotalError && error.code === ErrorCode.Conflict;
-
-function demandEdge(from: EndpointGateRow["state"], to: EndpointGateRow["state"], kind: OperationKind): void {
-  if (!gateMayMove(from, to, kind)) throw new CotalError(ErrorCode.Internal, "the state machine has no such edge");
 }
 
 function moved(endpoint: string, instanceId: string): CotalError {

@@ -6,6 +6,7 @@
  */
 import type { z } from "zod";
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
+import { isPrunable } from "../protocol/ledger/families.ts";
 
 /** One row as a leader read found it. */
 export type RawRow =
@@ -30,7 +31,7 @@ export type LedgerStore = {
 
 export type Row<T> = { readonly value: T; readonly revision: number };
 
-/** Reads a never-deleted row: a marker there is corruption and refuses loudly (supplement B). */
+/** Reads a row. A marker where rows are never deleted is corruption and refuses loudly, by its key (supplement B). */
 export async function readRow<Schema extends z.ZodType>(
   store: Pick<LedgerStore, "read">,
   bucket: ReadBucket,
@@ -39,7 +40,10 @@ export async function readRow<Schema extends z.ZodType>(
 ): Promise<Row<z.output<Schema>> | undefined> {
   const raw = await store.read(bucket, key);
   if (raw.kind === "absent") return undefined;
-  if (raw.kind === "marker") throw corrupt(key, "was deleted, and rows of this kind never are");
+  if (raw.kind === "marker") {
+    if (isPrunable(bucket, key)) return undefined;
+    throw corrupt(key, "was deleted, and rows of this kind never are");
+  }
   const parsed = schema.safeParse(raw.value);
   if (!parsed.success) throw corrupt(key, parsed.error.issues[0]?.message ?? "does not parse");
   return { value: parsed.data, revision: raw.revision };

@@ -6,12 +6,20 @@
  */
 import { call } from "./call.ts";
 import { callout } from "./callout.ts";
+import { ends } from "./ends.ts";
 import { fanout } from "./fanout.ts";
 import { idle } from "./idle.ts";
 import { type Report, TABLE_HEAD, tableRow } from "./line.ts";
 import { live } from "./live.ts";
 
-const BENCHES: Readonly<Record<string, (report: Report) => Promise<void>>> = { live, idle, callout, call, fanout };
+const BENCHES: Readonly<Record<string, (report: Report) => Promise<void>>> = {
+  live,
+  idle,
+  callout,
+  call,
+  fanout,
+  ends,
+};
 
 const args = process.argv.slice(2);
 const [name, ...more] = args.filter((arg) => arg !== "--json");

@@ -8,6 +8,7 @@ import { allRows } from "../../shared/broker/reads.ts";
 import { AuthCommand } from "../../shared/grants/commands.ts";
 import { spaceNames } from "../../shared/protocol/base/names.ts";
 import { type Principal, dotForm } from "../../shared/protocol/base/principals.ts";
+import { ActorRevokeAnswer } from "../../shared/protocol/endpoint/auth-shapes.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { EndpointsAnswer } from "../../shared/protocol/endpoint/reads-shapes.ts";
 import { CredentialRow } from "../../shared/protocol/ledger/rows.ts";
@@ -55,10 +56,12 @@ describe("W131.07 W131.10 PF.04 eviction of who signed in", () => {
     expect(await barrier.liveness(bob.who)).toMatchObject([{ state: "live", found: 1 }]);
   }, 40_000);
 
-  test("once its grant is revoked it does not come back: gone, and proved", async () => {
+  test("W10.08 W131.10 a revocation ends what is connected, proves it, and its lifecycle is over", async () => {
     const carol = await signedIn("carol");
-    await space.call(AuthCommand.ActorRevoke, carol.who, { endpoint: EndpointName.Auth });
-    expect(await barrier.evict(carol.who)).toEqual([{ ...carol.who, state: "gone", found: 1, closed: 1 }]);
+    const asked = { endpoint: EndpointName.Auth, deadlineMs: 40_000 };
+    const revoked = ActorRevokeAnswer.parse(await space.call(AuthCommand.ActorRevoke, carol.who, asked));
+    expect(revoked.connections).toEqual({ state: "none" });
+    expect(revoked).not.toHaveProperty("remains");
     await carol.connection.closed;
     expect(await barrier.liveness(carol.who)).toEqual([{ ...carol.who, state: "gone", found: 0, closed: 0 }]);
   }, 40_000);

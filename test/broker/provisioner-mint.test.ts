@@ -198,7 +198,8 @@ describe("a crash at any write", () => {
     const { result, deaths } = await untilItEnds((death) =>
       withContext(death, (context) => mint(context, "test", request)),
     );
-    expect(deaths).toBeGreaterThanOrEqual(18);
+    // A run that finds its gate and head made asks for them no more: `auth-plane.test.ts` dies at each of all writes.
+    expect(deaths).toBeGreaterThanOrEqual(16);
     const view = readUserJwt(result.jwt);
     const uids = (await rowsOf(names.bucket.records, "uid.*")).filter((one) => UidRow.parse(one).actor === "crashed");
     expect(uids).toHaveLength(1);

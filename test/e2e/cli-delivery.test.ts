@@ -119,4 +119,51 @@ describe("W131.07 taking a name back", () => {
       await plane.stop();
     }
   });
+
+  test("W131.07 W131.11 A.08 A.12 rotate signs out and keeps the rest; an end that waits is found by doctor, and retire completes it", async () => {
+    const plane = await startPlane();
+    let undo = (): void => undefined;
+    try {
+      await plane.json("actor", "grant", "carol", "--subscribe", "general");
+      const [before] = await plane.json("whoami", "--as", "carol");
+      await eventually(
+        () => plane.run("status"),
+        ({ out }) => /delivery +ok/.test(out),
+      );
+      const [rotated] = await plane.json("actor", "rotate", "carol");
+      expect(rotated).toMatchObject({ kind: "rotated", uid: before?.["uid"], epoch: 2 });
+      const tail = plane.start("tail", "--as", "carol", "--json");
+      await eventually(
+        () => plane.json("who"),
+        (members) => members.some(({ name, uid }) => name === "carol" && uid === before?.["uid"]),
+      );
+      // Nobody ends connections now, and the tail stays.
+      const pid = plane.pid("delivery");
+      process.kill(pid, "SIGSTOP");
+      undo = () => void process.kill(pid, "SIGCONT");
+      const revoked = await plane.run("actor", "revoke", "carol", "--json");
+      expect(revoked.code).toBe(5);
+      expect(revoked.items()[0]).toMatchObject({
+        kind: "revoked",
+        remains: expect.stringMatching(/still connected/) as string,
+      });
+      const found = await plane.run("doctor", "--json");
+      expect(found.items()).toContainEqual(
+        expect.objectContaining({
+          kind: "finding",
+          check: "lifecycles",
+          next: expect.stringMatching(/cotal actor retire \S+\.carol --uid/) as string,
+        }),
+      );
+      undo();
+      const [retired] = await plane.json("actor", "retire", "carol");
+      expect(retired).toMatchObject({ kind: "retired", uid: before?.["uid"] });
+      expect(await tail.ended).toMatchObject({ code: 1 });
+      const clean = await plane.run("doctor", "--json");
+      expect(clean.items().filter(({ check }) => check === "lifecycles")).toEqual([]);
+    } finally {
+      undo();
+      await plane.stop();
+    }
+  }, 300_000);
 });

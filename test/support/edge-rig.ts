@@ -2,6 +2,7 @@
  * The edge of the auth service on a ledger in memory: the real authority, exchange and keys of one space,
  * without a broker. A test looks at every write, breaks the ledger, or moves the clock.
  */
+import { createTurns } from "../../shared/ledger/turns.ts";
 import { randomBytes } from "node:crypto";
 import {
   type ConnectLimits,
@@ -102,10 +103,11 @@ export function edgeRig(options: EdgeRigOptions = {}): EdgeRig {
     isSwept: () => Promise.resolve(true),
     endConnections: () => Promise.resolve(true),
     connectionsOf: () => Promise.resolve({ kind: "none" }),
+    ends: createTurns(),
     removeRemains: () => Promise.resolve(),
     frontiers: () => Promise.resolve({}),
     answerBytes: () => 100_000,
-    actorPage: () => Promise.resolve({ rows: [] }),
+    ledgerPage: () => Promise.resolve({ rows: [] }),
     tryMint: async (row) => {
       await mintUser({
         profile: "agent",

@@ -29,6 +29,7 @@ export function beginPlane(space: TestSpace, over: Partial<OpenSpaceOptions> = {
     onUpgraded: nothing,
     onPassedOver: nothing,
     onPlane: nothing,
+    onResume: nothing,
     ...over,
   });
 }

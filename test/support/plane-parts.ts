@@ -1,6 +1,7 @@
 /** The plane's parts over a ledger in memory: no broker, a clock that stands, and seeded randomness. */
 import { createHash } from "node:crypto";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
+import { createTurns } from "../../shared/ledger/turns.ts";
 import type { ActorLists } from "../../services/auth/plane/authority-type.ts";
 import type { PlaneParts } from "../../services/auth/plane/parts.ts";
 
@@ -44,16 +45,17 @@ export function memoryParts(ledger: LedgerStore, over: Partial<PlaneParts> = {})
     connectionsOf: () => Promise.resolve({ kind: "none" }),
     isSwept: () => Promise.resolve(true),
     endConnections: () => Promise.resolve(true),
+    ends: createTurns(),
     removeRemains: async (p, uid) => {
       removed.push(`${p.owner}.${p.actor}.${uid}`);
     },
     frontiers: () => Promise.resolve({ DM_main: 7 }),
     answerBytes: () => 400_000,
-    actorPage: async (filter) => {
-      const keys = await ledger.keys("auth", filter.endsWith(">") ? `${filter.slice(0, -1)}*` : filter);
+    ledgerPage: async (bucket, filter) => {
+      const keys = await ledger.keys(bucket, filter.endsWith(">") ? `${filter.slice(0, -1)}*` : filter);
       const rows = await Promise.all(
         keys.map(async (key, at) => {
-          const row = await ledger.read("auth", key);
+          const row = await ledger.read(bucket, key);
           return { key, seq: at + 1, value: row.kind === "value" ? row.value : undefined };
         }),
       );

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { Authority, ActorAdministration, Checked, Grant } from "../../services/auth/plane/authority-type.ts";
 import { createAuthority } from "../../services/auth/plane/authority.ts";
 import type { Connected } from "../../shared/broker/still-connected.ts";
-import { endOpId } from "../../services/auth/plane/retire.ts";
+import { managedRetirementOpId } from "../../shared/ledger/retirement.ts";
 import { ROOT_LIFE_SECONDS, rootCredentialId } from "../../shared/ledger/root.ts";
 import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
 import type { ActorRow } from "../../shared/protocol/ledger/actor-rows.ts";
@@ -618,17 +618,22 @@ describe("an operator's changes", () => {
 
   test("W10.08 one revocation denies every bearer of the incarnation, and revokes its root", async () => {
     const { ledger, authority, act } = await enrolled();
-    expect(await authority.revoke(alice)).toMatchObject({ uid: act.lifecycleUid, opId: endOpId(act.lifecycleUid) });
+    expect(await authority.revoke(alice)).toEqual({
+      uid: act.lifecycleUid,
+      opId: managedRetirementOpId(act.lifecycleUid),
+      connections: { kind: "none" },
+      copies: "swept",
+    });
     expect(await authority.check(act)).toMatchObject({ ok: false, code: ErrorCode.PermissionDenied });
     expect(await failure(authority.enrol(alice, SIGN_IN))).toMatchObject({ code: ErrorCode.PermissionDenied });
     expect(ledger.row("auth", `gate.${act.lifecycleUid}`)).toMatchObject({
-      state: "frozen",
+      state: "retired",
       op: { kind: "retirement" },
     });
     expect(ledger.row("auth", `cred.${act.lifecycleUid}.${act.credentialId}`)).toMatchObject({ state: "revoked" });
     expect(ledger.row("acl", `${OWNER}.alice.${act.lifecycleUid}`)).toMatchObject({ allowSubscribe: [] });
-    // Again is the same operation.
-    expect(await authority.revoke(alice)).toMatchObject({ uid: act.lifecycleUid, opId: endOpId(act.lifecycleUid) });
+    // It is over.
+    expect(await authority.revoke(alice)).toMatchObject({ uid: act.lifecycleUid, opId: undefined });
   });
 
   test("an actor that never signed in is revoked without a lifecycle, and unknown ones are named", async () => {
@@ -652,14 +657,16 @@ describe("an operator's changes", () => {
       },
     });
     const act = await actOf(authority);
-    await authority.revoke(alice);
+    const { remains } = await authority.revoke(alice);
+    expect(remains).toContain("still connected: 2 connections");
     const early = await failure(authority.grant(grant()));
     expect(early).toMatchObject({ code: ErrorCode.FailedPrecondition, outcome: "not-executed" });
     expect(early.message).toContain("still connected: 2 connections");
     expect(early.next).toContain(new Date(NOW_MS + MAX_BEARER_SECONDS * 1000).toISOString());
     expect(ledger.row("auth", `actor.${OWNER}.alice`)).toMatchObject({ state: "revoked" });
     expect(parts.removed).toEqual([]);
-    expect(asked).toEqual([["alice", expect.objectContaining({ state: "frozen" })]]);
+    const shut = ["alice", expect.objectContaining({ state: "frozen" })];
+    expect(asked).toEqual([shut, shut]);
     found = { kind: "none" };
     const row = await authority.grant(grant());
     expect(row.lifecycleUid).not.toBe(act.lifecycleUid);

@@ -354,9 +354,15 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
           `sub cotal.main.live.${plane}.${OPERATOR}.>`,
           `pub cotal.main.live.${plane}.${OPERATOR}`,
         ]),
-        ...["actor-grant", "actor-narrow", "actor-revoke", "actor-list"].map(
-          (command) => `pub cotal.main.ep.one.auth.${command}.<me>.*`,
-        ),
+        ...[
+          "actor-grant",
+          "actor-narrow",
+          "actor-revoke",
+          "actor-list",
+          "retire-lifecycle",
+          "takeover-lifecycle",
+          "operation-list",
+        ].map((command) => `pub cotal.main.ep.one.auth.${command}.<me>.*`),
       ],
     ],
     ["channel-writer", [rail, read("channels"), call("channel-set")]],

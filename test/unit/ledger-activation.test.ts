@@ -2,7 +2,8 @@
 import { createHash } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { type ActivationRequest, activate, enterCredential } from "../../shared/ledger/activation.ts";
+import { type ActivationRequest, activate } from "../../shared/ledger/activation.ts";
+import { enterCredential } from "../../shared/ledger/entry.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { beginRetirement, completeRetirement } from "../../shared/ledger/retirement.ts";
 import { takeEpoch } from "../../shared/ledger/epoch.ts";

@@ -1,6 +1,7 @@
 /** The end of a lifecycle (§13.1): both halves under crashes at every write, and what stays refused. */
 import { describe, expect, test } from "vitest";
-import { activate, enterCredential } from "../../shared/ledger/activation.ts";
+import { activate } from "../../shared/ledger/activation.ts";
+import { enterCredential } from "../../shared/ledger/entry.ts";
 import { beginRetirement, completeRetirement } from "../../shared/ledger/retirement.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { type Death, type MemoryLedger, crashLoop, memoryLedger } from "../support/memory-ledger.ts";

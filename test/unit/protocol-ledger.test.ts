@@ -1,7 +1,6 @@
-/** Rows of the identity ledger as closed schemas, and its two state machines walked edge by edge. */
+/** Rows of the identity ledger as closed schemas, and their keys. */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { gateMayMove, headMayMove } from "../../shared/protocol/ledger/machines.ts";
 import {
   AclRow,
   ActivationStage,
@@ -123,104 +122,10 @@ describe("keys", () => {
     expect(ledgerKey.member(p, UID, "a".repeat(4096)).length).toBeLessThan(300);
   });
 
-  test("a head belongs to its own key only", () => {
+  test("W131.03 a head belongs to its own key only", () => {
     const row = HeadRow.parse({ ...head, state: "active" });
     expect(headMatchesKey(row, { owner: "local", actor: "a" })).toBe(true);
     expect(headMatchesKey(row, { owner: "local", actor: "b" })).toBe(false);
     expect(headMatchesKey(row, { owner: "other", actor: "a" })).toBe(false);
-  });
-});
-
-describe("the issuance gate", () => {
-  const states = ["absent", "open", "frozen", "retired"] as const;
-  const targets = ["open", "frozen", "retired"] as const;
-  const kinds = ["activation", "takeover", "registration", "retirement"] as const;
-
-  test("W131L.04 every edge, written out", () => {
-    const allowed = states.flatMap((from) =>
-      targets.flatMap((to) =>
-        kinds.flatMap((kind) => (gateMayMove(from, to, kind) ? [`${from} -> ${to} by ${kind}`] : [])),
-      ),
-    );
-    expect(allowed.toSorted()).toEqual(
-      [
-        "absent -> frozen by activation",
-        "frozen -> frozen by retirement",
-        "frozen -> open by activation",
-        "frozen -> retired by activation",
-        "open -> frozen by takeover",
-        "frozen -> open by takeover",
-        "open -> frozen by registration",
-        "frozen -> open by registration",
-        "open -> frozen by retirement",
-        "frozen -> retired by retirement",
-      ].toSorted(),
-    );
-  });
-
-  test("W131L.04 on every walk: born frozen, retired for ever, and a retirement freeze never opens", () => {
-    const step = fc.record({ to: fc.constantFrom(...targets), kind: fc.constantFrom(...kinds) });
-    fc.assert(
-      fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
-        let state: (typeof states)[number] = "absent";
-        let holder: (typeof kinds)[number] | undefined;
-        const trail: string[] = [];
-        for (const { to, kind } of steps) {
-          // An operation moves a frozen gate only if it is the one that froze it.
-          if (!gateMayMove(state, to, kind) || (state === "frozen" && holder !== kind)) continue;
-          trail.push(`${state}>${to}:${kind}`);
-          state = to;
-          holder = to === "frozen" ? kind : undefined;
-        }
-        expect(trail.slice(1).filter((one) => one.startsWith("absent"))).toEqual([]);
-        expect(trail.filter((one) => one.startsWith("retired"))).toEqual([]);
-        expect(trail).not.toContain("frozen>open:retirement");
-        expect(trail.length === 0 || trail[0] === "absent>frozen:activation").toBe(true);
-      }),
-      { numRuns: 500 },
-    );
-  });
-});
-
-describe("the lifecycle head", () => {
-  const states = ["absent", "active", "retiring", "retired"] as const;
-
-  test("W131L.04 every edge, written out", () => {
-    const allowed = states.flatMap((from) =>
-      (["active", "retiring", "retired"] as const).flatMap((to) =>
-        [true, false].flatMap((same) =>
-          headMayMove(from, to, same) ? [`${from} -> ${to}, ${same ? "same" : "new"} UID`] : [],
-        ),
-      ),
-    );
-    expect(allowed.toSorted()).toEqual(
-      [
-        "absent -> active, new UID",
-        "active -> retiring, same UID",
-        "retiring -> retired, same UID",
-        "retired -> active, new UID",
-      ].toSorted(),
-    );
-  });
-
-  test("on every walk a UID is active in one stretch only", () => {
-    const step = fc.record({ to: fc.constantFrom("active", "retiring", "retired" as const), uid: fc.nat(3) });
-    fc.assert(
-      fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
-        let state: (typeof states)[number] = "absent";
-        let current = -1;
-        const actives: number[] = [];
-        for (const { to, uid } of steps) {
-          const next = to as (typeof states)[number] & ("active" | "retiring" | "retired");
-          if (!headMayMove(state, next, uid === current)) continue;
-          // The reservation refuses a UID that was ever used.
-          if (next === "active" && actives.includes(uid)) continue;
-          if (next === "active") actives.push(uid);
-          state = next;
-          current = uid;
-        }
-        expect(new Set(actives).size).toBe(actives.length);
-      }),
-    );
   });
 });

@@ -221,6 +221,7 @@ describe("the kinds of records", () => {
       "lifecycle owner.actor ledger daemon false",
       "uid uid ledger daemon false",
       "frontier uid ledger daemon false",
+      "oblig target.endpoint.owner.actor.uid.id ledger daemon false",
     ]);
   });
 

@@ -8,7 +8,7 @@ import type { ServingLedger, ServingParts } from "../../shared/ledger/serving.ts
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { CotalError } from "../../shared/protocol/base/errors.ts";
 import { EndpointCredentialRow, EndpointGateRow, endpointKey } from "../../shared/protocol/ledger/endpoint-rows.ts";
-import { gateMayMove } from "../../shared/protocol/ledger/machines.ts";
+import { gateMayMove } from "../../shared/protocol/ledger/gate-machine.ts";
 import { type Death, Died, type MemoryLedger, memoryLedger } from "../support/memory-ledger.ts";
 import { OWNER } from "../support/plane-parts.ts";
 import {

@@ -8,6 +8,8 @@
  * 3. The read ACL is never wider than what the broker has accepted: a change writes it after the row, and
  *    writes it even if nothing in it changes (`record-connect.ts`).
  */
+import { readGate } from "../../../shared/ledger/moves.ts";
+import { managedRetirementOpId } from "../../../shared/ledger/retirement.ts";
 import type { Row } from "../../../shared/ledger/store.ts";
 import { ErrorCode, badRequest } from "../../../shared/protocol/base/errors.ts";
 import { DERIVED_OWNER_TOKEN } from "../../../shared/protocol/base/grammar.ts";
@@ -24,7 +26,9 @@ import { activationOf, demandChosen } from "./enrol.ts";
 import { beyond, normalised } from "./envelope.ts";
 import { type NarrowedList, carryThrough, takenBack } from "./narrowing.ts";
 import { type PlaneParts, demandPlane, refusal, settled } from "./parts.ts";
-import { beginEnd, beginToEnd, finishEnd } from "./retire.ts";
+import { beginToEnd, endIfProved, finishEnd } from "./retire.ts";
+import { heldGates } from "./operations.ts";
+import { takeOverActor } from "./take-over.ts";
 
 export function createAdministration(parts: PlaneParts): ActorAdministration {
   const changing = <T>(run: () => Promise<T>): Promise<T> => {
@@ -41,9 +45,22 @@ export function createAdministration(parts: PlaneParts): ActorAdministration {
       return { ...actor, narrowing: await carryThrough(parts, narrowed) };
     },
     revoke: async (p) => {
-      const { opId, narrowed } = await changing(() => revokeOnce(parts, p));
-      return { uid: narrowed.uid, opId, copies: await takenBack(parts, narrowed) };
+      const narrowed = await changing(() => revokeOnce(parts, p));
+      const { uid } = narrowed;
+      // Once, and for as long as it takes: nobody gets in any more.
+      const [copies, ended] = await Promise.all([takenBack(parts, narrowed), endIfProved(parts, p, uid)]);
+      return { uid, copies, ...ended };
     },
+    retire: async (p, uid) => {
+      await changing(() => revokeMeant(parts, p, uid));
+      return retireRevoked(parts, p, uid);
+    },
+    retireRevoked: (p, uid) => retireRevoked(parts, p, uid),
+    takeOver: async (p, uid, epoch) => {
+      demandPlane(parts);
+      return takeOverActor(parts, p, uid, epoch);
+    },
+    operations: (cursor) => heldGates(parts, cursor),
     list: (page) => list(parts, page),
     enterDaemon: (caller, args) => enterDaemon(parts, caller, args),
     serving: createServing(parts),
@@ -55,7 +72,7 @@ async function list(
   { owner, cursor }: { owner?: string | undefined; cursor?: number | undefined },
 ): Promise<ListedActors> {
   const filter = owner === undefined ? actorKey.allActors : actorKey.actorsOf(owner);
-  const page = await parts.actorPage(filter, cursor);
+  const page = await parts.ledgerPage("auth", filter, cursor);
   const room = parts.answerBytes();
   const actors: ActorRow[] = [];
   const unreadable: string[] = [];
@@ -118,10 +135,10 @@ async function narrowedTo(parts: PlaneParts, row: ActorRow): Promise<NarrowedLis
   return { principal: { owner, actor }, uid, revision: await touchAcl(parts, row, uid) };
 }
 
-async function endRevoked(parts: PlaneParts, p: Principal, { lifecycleUid: uid, at }: ActorRow): Promise<void> {
+async function endRevoked(parts: PlaneParts, p: Principal, { lifecycleUid: uid }: ActorRow): Promise<void> {
   // An enrolment that stands still may not have begun it yet, and must not begin it after the new one.
   await settled(parts, () => beginToEnd(parts, activationOf(parts, p, uid)));
-  await finishEnd(parts, p, uid, at);
+  await finishEnd(parts, p, uid);
 }
 
 async function parentOf(
@@ -166,19 +183,47 @@ async function narrowOnce(
   return { actor: row, narrowed: await narrowedTo(parts, row) };
 }
 
-async function revokeOnce(
-  parts: PlaneParts,
-  p: Principal,
-): Promise<{ readonly opId: string | undefined; readonly narrowed: NarrowedList }> {
+async function revokeOnce(parts: PlaneParts, p: Principal): Promise<NarrowedList> {
   const found = await readActor(parts.ledger, p);
   if (found === undefined) throw unknown(p);
-  const { lifecycleUid: uid } = found.value;
   // The row first: from here on nobody gets in, whatever happens to us.
   if (found.value.state === "active") {
     await writeRow(parts, p, found, { ...found.value, state: "revoked", at: parts.now() });
   }
-  const narrowed = await narrowedTo(parts, { ...found.value, allowSubscribe: [], capabilities: [] });
-  return { opId: await beginEnd(parts, p, uid), narrowed };
+  return narrowedTo(parts, { ...found.value, allowSubscribe: [], capabilities: [] });
+}
+
+/** Takes the grant back, if it is still of the lifecycle that is meant (§13.1: the alias alone ends nothing). */
+async function revokeMeant(parts: PlaneParts, p: Principal, uid: string): Promise<void> {
+  const found = await readActor(parts.ledger, p);
+  if (found === undefined) throw unknown(p);
+  if (found.value.lifecycleUid === uid && found.value.state === "active") await revokeOnce(parts, p);
+}
+
+/**
+ * The end of a lifecycle whose grant is revoked, to its very end. Both entries come here: the operator's, and the
+ * host's door, which ends nobody who is granted (§13.1).
+ */
+async function retireRevoked(parts: PlaneParts, p: Principal, uid: string): Promise<{ opId: string }> {
+  demandPlane(parts);
+  const row = (await readActor(parts.ledger, p))?.value;
+  if (row === undefined) throw unknown(p);
+  const opId = managedRetirementOpId(uid);
+  if (row.lifecycleUid !== uid) {
+    const gate = await readGate(parts.ledger, uid);
+    // A successor is granted only once it is over: then this is a late repetition, and it is done.
+    if (gate?.value.state === "retired" && gate.value.op.opId === opId) return { opId };
+    throw refusal(
+      ErrorCode.FailedPrecondition,
+      `${dotForm(p)} is granted under another lifecycle than ${uid}`,
+      "nothing was ended; cotal actor list shows the one that it has",
+    );
+  }
+  if (row.state !== "revoked") {
+    throw refusal(ErrorCode.FailedPrecondition, `${dotForm(p)} is granted`, "revoke it first: cotal actor revoke");
+  }
+  await endRevoked(parts, p, row);
+  return { opId };
 }
 
 async function demandActive({ ledger }: PlaneParts, p: Principal): Promise<Row<ActorRow>> {

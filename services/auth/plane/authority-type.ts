@@ -25,6 +25,8 @@ import type { ActorRow } from "../../../shared/protocol/ledger/actor-rows.ts";
 import type { ResolvedCapabilities } from "../../../shared/ledger/capabilities.ts";
 import type { Row } from "../../../shared/ledger/store.ts";
 import type { Manager, SelectionRefusal } from "./managers.ts";
+import type { HeldGates } from "./operations.ts";
+import type { Ended } from "./retire.ts";
 
 /** The identity claims of a bearer, once its signature holds (`act`, §10). */
 export type BearerAct = WithoutName<Bearer>;
@@ -147,13 +149,25 @@ export type Authority = {
 
 /** An actor as it is granted now; and where something was taken away, how far that has come. */
 export type Changed = ActorRow & { readonly narrowing?: Narrowing };
-export type Revoked = { readonly uid: string; readonly opId: string | undefined; readonly copies: CopiesTaken };
+export type Revoked = Ended & { readonly uid: string; readonly copies: CopiesTaken };
 
 /** What the endpoint `auth` serves on top, for the operator. */
 export type ActorAdministration = {
   readonly grant: (grant: Grant) => Promise<Changed>;
   readonly narrow: (p: Principal, lists: Partial<ActorLists>) => Promise<Changed>;
+  /** Denies everything new, then ends who is connected; says what is proved of that. */
   readonly revoke: (p: Principal) => Promise<Revoked>;
+  /**
+   * The terminal end of one lifecycle, its grant revoked before (§13.1). Throws until it is proved that nobody is
+   * connected and everything is cleaned up; asked again it goes on. A lifecycle that is over is done.
+   */
+  readonly retire: (p: Principal, uid: string) => Promise<{ readonly opId: string }>;
+  /** The same for the host's door: `failed-precondition` unless the grant is revoked at this lifecycle. */
+  readonly retireRevoked: (p: Principal, uid: string) => Promise<{ readonly opId: string }>;
+  /** Ends the epoch that is named, or the current one, and everything let in by it; hands back the next. */
+  readonly takeOver: (p: Principal, uid: string, epoch: number | undefined) => Promise<number>;
+  /** Operations that hold a gate frozen, a page of gates at a time. */
+  readonly operations: (cursor: number | undefined) => Promise<HeldGates>;
   /** Rows for another daemon's own credentials; the caller is the holder. */
   readonly enterDaemon: (caller: Caller, args: DaemonEnterArgs) => Promise<{ readonly epoch?: number }>;
   /** The ledger's half of registering somebody's endpoint; the provisioner asks. */

@@ -14,7 +14,8 @@
  * 4. New names of one owner are counted and made one after another: many at once are no more than allowed.
  */
 import { createHash, timingSafeEqual } from "node:crypto";
-import { type ActivationRequest, activate, enterCredential } from "../../../shared/ledger/activation.ts";
+import { type ActivationRequest, activate } from "../../../shared/ledger/activation.ts";
+import { enterCredential } from "../../../shared/ledger/entry.ts";
 import { ROOT_LIFE_SECONDS, rootCredentialId } from "../../../shared/ledger/root.ts";
 import { type Row, createOrRead, readRow } from "../../../shared/ledger/store.ts";
 import { canonicalDigest } from "../../../shared/protocol/base/canonical.ts";

@@ -1,6 +1,7 @@
 /** What the plane's parts are given: the ledger, the broker behind it, and the rules of the space. */
 import type { Connected } from "../../../shared/broker/still-connected.ts";
 import type { LedgerStore } from "../../../shared/ledger/store.ts";
+import type { Turns } from "../../../shared/ledger/turns.ts";
 import { CotalError, ErrorCode, Outcome } from "../../../shared/protocol/base/errors.ts";
 import type { Principal, RandomBytes } from "../../../shared/protocol/base/principals.ts";
 import type { ActorRow } from "../../../shared/protocol/ledger/actor-rows.ts";
@@ -9,7 +10,7 @@ import type { ActorLists } from "./authority-type.ts";
 /** How an actor that has no row is met. */
 export type EnrolPolicy = "auto" | "granted";
 
-export type ActorPage = {
+export type LedgerPage = {
   readonly rows: readonly { readonly key: string; readonly seq: number; readonly value: unknown }[];
   readonly cursor?: number;
 };
@@ -26,21 +27,24 @@ export type PlaneParts = {
   /** Makes what the holders of a role share; safe to run again. */
   readonly makeQueue: (role: string) => Promise<void>;
   /**
-   * Is anybody connected under this name, of whatever lifecycle? Asked once nothing new of it can be let in:
-   * `none` then means that nobody of it is, or will be.
+   * Ends whoever is connected under this name, of whatever lifecycle, where that can be done, and says what is
+   * proved of it. Asked once nothing new of it can be let in: `none` then means that nobody of it is, or will be.
    */
   readonly connectionsOf: (p: Principal) => Promise<Connected>;
   /** Are the copies taken back that this revision of a read list no longer covers? Waits a while for it. */
   readonly isSwept: (p: Principal, uid: string, revision: number) => Promise<boolean>;
   /** Ends every connection that was let in before the question; true if that is proved. */
   readonly endConnections: (p: Principal) => Promise<boolean>;
+  /** Ends and takeovers of one lifecycle, by its UID: one after another in this process. */
+  readonly ends: Turns;
   /** Removes exactly what an ended lifecycle left; safe to run again. */
   readonly removeRemains: (p: Principal, uid: string) => Promise<void>;
   /** Last sequence of each stream of the space, for the frontier of an end. */
   readonly frontiers: () => Promise<Readonly<Record<string, number>>>;
   /** Bytes that the rows of one answer may have. */
   readonly answerBytes: () => number;
-  readonly actorPage: (filter: string, cursor: number | undefined) => Promise<ActorPage>;
+  /** Rows of one bucket at the leader, in the order of their last change, from this sequence on. */
+  readonly ledgerPage: (bucket: "auth" | "records", filter: string, cursor: number | undefined) => Promise<LedgerPage>;
   /** Throws for lists that no credential could carry (§9 size gate, decision H32). */
   readonly tryMint: (row: ActorRow) => Promise<void>;
   /** Owners that nobody signs in as: the space itself. */

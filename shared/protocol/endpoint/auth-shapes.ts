@@ -59,6 +59,44 @@ export const ActorRevokeAnswer = z.looseObject({
   /** The operation that ends its lifecycle; absent if it never began, or is over. */
   opId: z.string().optional(),
   copies: CopiesTaken,
+  /** What is proved of its connections, once they were ended: there is none, there are some, or nobody can tell. */
+  connections: z
+    .looseObject({
+      state: z.enum(["none", "some", "unknown"]),
+      count: z.int().positive().optional(),
+      why: z.string().optional(),
+    })
+    .optional(),
+  /** Why its lifecycle is not over yet; absent where it is. */
+  remains: z.string().optional(),
+});
+
+/** The terminal end of one lifecycle (§13.1): the alias alone ends nothing. */
+export const RetireLifecycleArgs = z.strictObject({
+  owner: token,
+  actor: token,
+  lifecycleUid: z.string().regex(LIFECYCLE_UID),
+});
+export const RetireLifecycleAnswer = z.looseObject({ opId: z.string() });
+
+/** The end of one epoch of a lifecycle, and of everything that was let in by it. */
+export const TakeoverLifecycleArgs = z.strictObject({
+  ...RetireLifecycleArgs.shape,
+  /** The epoch that is to end, for whoever has read it; the current one if left out. */
+  epoch: z.int().positive().optional(),
+});
+export const TakeoverLifecycleAnswer = z.looseObject({ epoch: z.int().positive() });
+
+export const OperationListArgs = z.strictObject({ cursor: z.number().int().nonnegative().optional() });
+export const OperationListAnswer = z.looseObject({
+  /** Gates that an operation holds frozen: nothing of that lifecycle is let in until it is through. */
+  operations: z.array(
+    z.looseObject({ owner: token, actor: token, lifecycleUid: z.string(), kind: z.string(), opId: z.string() }),
+  ),
+  /** Keys of rows that are no gate of anybody. */
+  unreadable: z.array(z.string()),
+  /** Absent on the last page. */
+  cursor: z.number().optional(),
 });
 
 export const ActorListArgs = z.strictObject({

@@ -20,6 +20,7 @@ export const ExchangePath = {
   Exchange: "/exchange",
   DevToken: "/dev/token",
   SignIn: "/sign-in",
+  RetireLifecycle: "/retire-lifecycle",
 } as const;
 
 /** Three parts of base64url: a JWT or a JWS in its compact form. */

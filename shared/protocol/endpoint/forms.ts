@@ -87,6 +87,11 @@ const TOKENS = {
   owner: text(OWNER_TOKEN, "an owner token"),
   actor: text(PRINCIPAL_TOKEN, "1 to 64 letters, digits or _"),
   uid,
+  /** The lifecycle that work is bound to; `ep` where it is bound to none. */
+  target: {
+    write: (value: string, name: string) => (value === "ep" ? value : uid.write(value, name)),
+    read: (token: string) => (token === "ep" ? token : uid.read(token)),
+  },
   generation: text(GENERATION, "32 lower-case hex digits"),
   nonce: text(REQUEST_NONCE, "22 to 64 letters, digits, _ or -"),
   id,

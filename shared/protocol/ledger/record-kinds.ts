@@ -55,6 +55,13 @@ export const RECORD_KINDS = Object.freeze({
   lifecycle: { tokens: ["owner", "actor"], ...kept, writer: "ledger", reader: "daemon" },
   uid: { tokens: ["uid"], ...kept, writer: "ledger", reader: "daemon" },
   frontier: { tokens: ["uid"], ...kept, writer: "ledger", reader: "daemon" },
+  /** On what an acceptance contends with the end of its target; the rest of the key is the caller. */
+  oblig: {
+    tokens: ["target", "endpoint", "owner", "actor", "uid", "id"],
+    ...kept,
+    writer: "ledger",
+    reader: "daemon",
+  },
 } as const satisfies Readonly<Record<string, Row>>);
 
 export type RecordKind = keyof typeof RECORD_KINDS;

@@ -113,11 +113,13 @@ export type AclRow = z.infer<typeof AclRow>;
 export const ledgerKey = {
   uid: (lifecycleUid: string) => `uid.${lifecycleUid}`,
   gate: (lifecycleUid: string) => `gate.${lifecycleUid}`,
+  allGates: "gate.>",
   stage: (opId: string) => `stage.${opId}.activation`,
   frontier: (lifecycleUid: string) => `frontier.${lifecycleUid}`,
   cred: (lifecycleUid: string, credentialId: string) => `cred.${lifecycleUid}.${credentialId}`,
   credsOf: (lifecycleUid: string) => `cred.${lifecycleUid}.*`,
   head: (p: Principal) => `lifecycle.${dotForm(p)}`,
+  allHeads: "lifecycle.>",
   acl: (p: Principal, lifecycleUid: string) => `${dotForm(p)}.${lifecycleUid}`,
   member: (p: Principal, lifecycleUid: string, pattern: string) =>
     `${dotForm(p)}.${lifecycleUid}.${digestHex(canonicalDigest(pattern))}`,
@@ -125,4 +127,10 @@ export const ledgerKey = {
 
 export function headMatchesKey(head: HeadRow, p: Principal): boolean {
   return head.owner === p.owner && head.actor === p.actor;
+}
+
+/** The lifecycle that a gate's key names; `undefined` for a key that no gate has. */
+export function uidOfGate(key: string): string | undefined {
+  const [family, lifecycleUid = "", ...rest] = key.split(".");
+  return family === "gate" && rest.length === 0 && LIFECYCLE_UID.test(lifecycleUid) ? lifecycleUid : undefined;
 }

@@ -18,7 +18,18 @@ import {
   sub,
 } from "./kit.ts";
 
-const COMMANDS = ["actor-grant", "actor-narrow", "actor-revoke", "actor-list", "daemon-enter", "serving", "describe"];
+const COMMANDS = [
+  "actor-grant",
+  "actor-narrow",
+  "actor-revoke",
+  "actor-list",
+  "retire-lifecycle",
+  "takeover-lifecycle",
+  "operation-list",
+  "daemon-enter",
+  "serving",
+  "describe",
+];
 
 export function authServer(who: Who): Expected[] {
   const { space: s, stranger } = who;

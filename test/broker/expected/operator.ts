@@ -37,6 +37,7 @@ export function operator(who: Who): Expected[] {
         ...callsOf("delivery", who, "channels", "roster", "artifacts", "endpoints"),
         ...pub(`cotal.${s}.ep.one.*.describe.${caller(who)}.*`),
         ...callsOf("auth", who, "actor-grant", "actor-narrow", "actor-revoke", "actor-list"),
+        ...callsOf("auth", who, "retire-lifecycle", "takeover-lifecycle", "operation-list"),
         ...callsOf("delivery", who, "pending"),
         ...sub(`cotal.${s}.live.manager.${dot(who)}.>`, `cotal.${s}.live.delivery.${dot(who)}.>`),
         ...pub(`cotal.${s}.live.manager.${dot(who)}`, `cotal.${s}.live.delivery.${dot(who)}`),

@@ -52,8 +52,8 @@ function beyondEntering(who: Who): Line[] {
     ...sub(">", "cotal.>", `cotal.${s}.>`, `cotal.${s}.chat.>`, `cotal.${s}.ep.>`, "$SYS.>", "_INBOX.>"),
     ...sub(`_INBOX_${stranger.connId}.>`, `cotal.${s}.ep.one.auth.daemon-enter.>`, `$KV.cotal_presence_${s}.>`),
     ...[stranger, sibling].flatMap((one) => pub(`cotal.${s}.ep.one.auth.daemon-enter.${caller(one)}.${NONCE}`)),
-    ...["actor-grant", "actor-revoke", "actor-list", "describe"].flatMap((command) =>
-      pub(`cotal.${s}.ep.one.auth.${command}.${caller(who)}.${NONCE}`),
+    ...["actor-grant", "actor-revoke", "actor-list", "retire-lifecycle", "takeover-lifecycle", "describe"].flatMap(
+      (command) => pub(`cotal.${s}.ep.one.auth.${command}.${caller(who)}.${NONCE}`),
     ),
     ...pub(
       `cotal.${s}.ep.one.provisioner.mint.${caller(who)}.${NONCE}`,

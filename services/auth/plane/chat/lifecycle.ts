@@ -7,7 +7,8 @@
  * 3. The holder row is read again once the head is active and before the gate opens: whoever fences it
  *    either finds the head and ends it, or has fenced before that reading and stops the activation there.
  */
-import { type ActivationRequest, activate, enterCredential } from "../../../../shared/ledger/activation.ts";
+import { type ActivationRequest, activate } from "../../../../shared/ledger/activation.ts";
+import { enterCredential } from "../../../../shared/ledger/entry.ts";
 import { rootCredentialId } from "../../../../shared/ledger/root.ts";
 import { createOrRead } from "../../../../shared/ledger/store.ts";
 import { canonicalDigest } from "../../../../shared/protocol/base/canonical.ts";

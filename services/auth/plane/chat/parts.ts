@@ -15,13 +15,13 @@ import {
   chatKey,
   mayMove,
 } from "../../../../shared/protocol/ledger/chat-rows.ts";
-import type { ActorPage, PlaneParts } from "../parts.ts";
+import type { LedgerPage, PlaneParts } from "../parts.ts";
 
 export type ChatParts = PlaneParts & {
   /** Sessions that one owner may have at once. */
   readonly slotsPerOwner: number;
   /** Holder rows in the order of their last change, at most so many, from this sequence on. */
-  readonly holderPage: (fromSeq: number, limit: number) => Promise<ActorPage>;
+  readonly holderPage: (fromSeq: number, limit: number) => Promise<LedgerPage>;
 };
 
 export type LedgerParts = Pick<PlaneParts, "ledger">;

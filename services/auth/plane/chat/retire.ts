@@ -88,7 +88,7 @@ async function markSettled(parts: ChatParts, name: HolderName): Promise<ChatHold
 }
 
 async function settleLifecycle(parts: ChatParts, holder: ChatHolderRow): Promise<void> {
-  const { lifecycleUid: uid, at } = holder;
+  const { lifecycleUid: uid } = holder;
   const p = principalOf(holder);
   await settled(parts, async () => {
     const session = await readSession(parts, uid);
@@ -99,7 +99,7 @@ async function settleLifecycle(parts: ChatParts, holder: ChatHolderRow): Promise
   });
   await settled(parts, () => beginToEnd(parts, activationOf(parts, holder)));
   await beginEnd(parts, p, uid);
-  await finishEnd(parts, p, uid, at);
+  await finishEnd(parts, p, uid);
 }
 
 /** A day after its expiry. An opening that was late may have left something: it is removed once more. */
