@@ -25,12 +25,16 @@ export type DeliveryService = {
   readonly ready: () => Promise<void>;
   readonly log: () => string;
   readonly pid: () => number;
+  readonly isRunning: () => boolean;
   readonly kill: (signal?: NodeJS.Signals) => Promise<void>;
   readonly restart: () => void;
 };
 
-/** Starts it; what it waits for need not be there. */
-export function startDeliveryService(space: TestSpace): DeliveryService {
+/** Starts it; what it waits for need not be there. `more` is asked at each start for what else its environment holds. */
+export function startDeliveryService(
+  space: TestSpace,
+  more: () => Readonly<Record<string, string>> = () => ({}),
+): DeliveryService {
   const lines: string[] = [];
   let child: ChildProcess;
   let becoming: Promise<void>;
@@ -42,6 +46,7 @@ export function startDeliveryService(space: TestSpace): DeliveryService {
         COTAL_SPACES: "*",
         COTAL_DELIVERY_KEYS: join(space.state, "spaces", "{space}", "delivery"),
         COTAL_PARENT_IPC: "true",
+        ...more(),
       },
       stdio: ["ignore", "pipe", "pipe", "ipc"],
     });
@@ -66,6 +71,7 @@ export function startDeliveryService(space: TestSpace): DeliveryService {
     ready: () => becoming,
     log: () => lines.join(""),
     pid: () => child.pid ?? 0,
+    isRunning: () => child.exitCode === null && child.signalCode === null,
     kill: async (signal = "SIGKILL") => {
       if (child.exitCode !== null || child.signalCode !== null) return;
       const ended = new Promise((resolve) => child.once("exit", resolve));
