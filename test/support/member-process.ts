@@ -74,8 +74,8 @@ export function startMember({ space, who, channels, die, onDeath }: MemberOption
     const exited = once(started, "exit");
     ended = new Promise((resolve) => {
       // What it has told is read to the end first.
-      lines.once("close", async () => {
-        await exited;
+      const closed = once(lines, "close");
+      void Promise.all([exited, closed]).then(() => {
         resolve();
         if (isStopping) return;
         if (started.signalCode !== "SIGKILL") onDeath("fault");
