@@ -35,10 +35,10 @@ export type FanoutWorld = {
 const AT_ONCE = 1000;
 
 export async function openFanoutWorld(text: string): Promise<FanoutWorld> {
-  const space = await startSpace();
+  const space = await startSpace({ delivery: false });
   // As the launcher starts it.
   const { env, flags } = daemonMemory("delivery");
-  const delivery = startDeliveryService(space, { ...env, NODE_OPTIONS: flags.join(" ") });
+  const delivery = startDeliveryService(space, () => ({ ...env, NODE_OPTIONS: flags.join(" ") }));
   const close = async (): Promise<void> => {
     await delivery.kill("SIGTERM");
     await space.stop();

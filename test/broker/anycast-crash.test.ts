@@ -4,7 +4,7 @@
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createNotices } from "../../services/delivery/anycast/notices.ts";
+import { createNotices, noticeSubject } from "../../services/delivery/anycast/notices.ts";
 import { type Requests, createRequests } from "../../services/delivery/anycast/requests.ts";
 import { type AnycastStore, brokerAnycastStore } from "../../services/delivery/anycast/store.ts";
 import { KEPT_MS, sweepAnycast } from "../../services/delivery/anycast/sweep.ts";
@@ -48,7 +48,12 @@ function daemon(session: TestSession, die?: Death, now = Date.now) {
     onFailed: () => undefined,
   });
   const owed = new Set<string>();
-  const requests: Requests = createRequests({ store: over, now, onOwed: (key) => void owed.add(key) });
+  const requests: Requests = createRequests({
+    store: over,
+    now,
+    onOwed: (key) => void owed.add(key),
+    lastNotice: (sender) => over.lastNotice(noticeSubject({ space: "main", me }, sender)),
+  });
   return {
     over,
     requests,
@@ -100,6 +105,44 @@ describe("W81.16 W81.17 W81.12 the daemon ends between any two durable steps", (
     }
     // The row, the notice, and that it is owed no more: each before and after.
     expect(died.filter((text) => text.includes("died"))).toHaveLength(6);
+  }, 60_000);
+
+  test("W81.17 a daemon that dies behind a notice and stays away for longer than ids are remembered tells it once", async () => {
+    const alice = await sender();
+    const role = fresh("role");
+    const { config } = (await api(store, "STREAM.INFO.DM_main")) as { config: { duplicate_window: number } };
+    const changed = (window: number) => api(store, "STREAM.UPDATE.DM_main", { ...config, duplicate_window: window });
+    // The shortest that the broker takes: ids are forgotten before the successor comes.
+    await changed(100_000_000);
+    try {
+      for (const other of [false, true]) {
+        const { seq, id } = await alice.ask(role, "x");
+        const epoch = await daemon(alice).requests.created();
+        const body = { from: { id: alice.me.id, name: "h" }, seq, id, count: 1, epoch };
+        const dying = daemon(alice, { at: 2, when: "after" });
+        const before = (await noticesTo(alice)).length;
+        await dying.requests.take({ role, holder: alice.me.id, body });
+        await expect(dying.settle()).rejects.toThrow("died after write 2");
+        await until("its id is forgotten", async () => {
+          const probe = (await put(store, `cotal.main.inst.${alice.me.id}.${alice.me.id}`, "{}", {
+            "Nats-Msg-Id": (JSON.parse((await noticesTo(alice)).at(-1)?.data ?? "{}") as { id: string }).id,
+          })) as { duplicate?: boolean };
+          return probe.duplicate !== true;
+        });
+        if (other) {
+          // Another notice lies behind it by now.
+          const next = await alice.ask(role, "y");
+          const one = daemon(alice);
+          const asked = { ...body, seq: next.seq, id: next.id };
+          await one.requests.take({ role, holder: alice.me.id, body: asked });
+          await one.settle();
+        }
+        await daemon(alice).sweep();
+        expect((await noticesTo(alice)).length - before).toBe(other ? 2 : 1);
+      }
+    } finally {
+      await changed(config.duplicate_window);
+    }
   }, 60_000);
 
   test("W81.16 a cancel whose daemon dies at any step is finished by the next one, or by the sweep", async () => {

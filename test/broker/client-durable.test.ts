@@ -229,6 +229,31 @@ async function failureOf(pending: Promise<unknown>): Promise<unknown> {
   }
 }
 
+test("W4.11 W5.10 what nobody could show at the head of the backstop is terminated, and what follows surfaces", async () => {
+  const credential = await space.mint({ actor: "poisoned", ...all });
+  const from = await speaker();
+  const first = await again(credential);
+  await first.join("d8");
+  await first.close();
+  const subject = spaceSubjects("main").dlv(credential.view.principal, credential.view.uid);
+  const whole = JSON.stringify({
+    id: "forged",
+    ts: 1,
+    space: "main",
+    from: { id: from.me.id, name: "speaker" },
+    channel: "d8",
+    parts: [{ kind: "text", text: "forged" }],
+  });
+  // No JSON, no id, and a whole message that says nowhere which post it is a copy of.
+  for (const bytes of ["", "{", JSON.stringify({ channel: "d8" }), whole]) await store.request(subject, bytes);
+  await passed((await from.send("d8", "behind it")).seq);
+  const second = await again(credential);
+  await second.join("d8", { replay: false });
+  expect(texts(await take(second, 1))).toEqual(["behind it"]);
+  await settled(second);
+  await second.close();
+}, 60_000);
+
 test("W8.10 nobody else reads a member's copies, and nobody in front writes one", async () => {
   const victim = await space.mint({ actor: "victim", ...all });
   const thief = await space.connect(await space.mint({ actor: "thief", ...all }));

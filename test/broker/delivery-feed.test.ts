@@ -30,7 +30,7 @@ let watcher: Minted;
 
 beforeAll(async () => {
   space = await startSpace({ delivery: false });
-  delivery = startDeliveryService(space, { COTAL_DELIVERY_MEMBERSHIP_SECONDS: "1" });
+  delivery = startDeliveryService(space, () => ({ COTAL_DELIVERY_MEMBERSHIP_SECONDS: "1" }));
   await delivery.ready();
   store = await space.store();
   watcher = await space.mint({ actor: "watcher", profile: "observer" });

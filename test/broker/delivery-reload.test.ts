@@ -27,7 +27,7 @@ let barrier: BarrierCaller;
 
 beforeAll(async () => {
   space = await startSpace({ delivery: false });
-  delivery = startDeliveryService(space, { COTAL_DELIVERY_MEMBERSHIP_SECONDS: "1" });
+  delivery = startDeliveryService(space, () => ({ COTAL_DELIVERY_MEMBERSHIP_SECONDS: "1" }));
   await delivery.ready();
   barrier = await barrierCaller(space, "auth-server");
 }, 180_000);

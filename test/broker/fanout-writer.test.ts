@@ -185,6 +185,20 @@ describe("W8.11 the marker is the fence", () => {
   }, 120_000);
 });
 
+test("W3.05 W7.11 a channel of 4096 characters, and a member of 1,000 channels: each post has its one copy", async () => {
+  const who = await rig.member("wide");
+  const long = `${"x".repeat(4000)}.${"y".repeat(95)}`;
+  expect(long).toHaveLength(4096);
+  const channels = [long, ...Array.from({ length: 1000 }, (_, n) => `wide.c${n}`)];
+  await withWriter(async (running) => {
+    const cursor = await rig.frontier();
+    await Promise.all(channels.map((channel) => running.ask(joining(who, channel, cursor))));
+    for (const channel of channels) await rig.post(channel, channel.slice(0, 20));
+    await rig.passed(await rig.frontier());
+  });
+  expect(await copies(who)).toEqual(channels.map((channel) => channel.slice(0, 20)));
+}, 120_000);
+
 describe("W8.10 authority is the one of now", () => {
   test("W7.06 a narrowed list takes back stored copies and the membership, and nothing more is written", async () => {
     const who = await rig.member("narrowed", ["open.>", "secret.>"]);

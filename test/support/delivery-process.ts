@@ -10,6 +10,7 @@ export type DeliveryService = {
   readonly ready: () => Promise<void>;
   readonly log: () => string;
   readonly pid: () => number;
+  readonly isRunning: () => boolean;
   readonly kill: (signal?: NodeJS.Signals) => Promise<void>;
   readonly restart: () => void;
 };
@@ -19,12 +20,12 @@ export type DeliveryOrder = {
   readonly url: string;
   /** Those of a broker without accounts, which have no keys by which it could find them. */
   readonly open?: readonly string[];
-  /** Settings of its own. */
-  readonly env?: Readonly<Record<string, string>>;
+  /** What else its environment holds, asked at each start. */
+  readonly more?: () => Readonly<Record<string, string>>;
 };
 
 /** Starts it; what it waits for need not be there. */
-export function spawnDelivery({ state, url, open, env = {} }: DeliveryOrder): DeliveryService {
+export function spawnDelivery({ state, url, open, more = () => ({}) }: DeliveryOrder): DeliveryService {
   const lines: string[] = [];
   let child: ChildProcess;
   let becoming: Promise<void>;
@@ -37,7 +38,7 @@ export function spawnDelivery({ state, url, open, env = {} }: DeliveryOrder): De
         COTAL_BROKER: open === undefined ? "accounts" : "open",
         COTAL_DELIVERY_KEYS: join(state, "spaces", "{space}", "delivery"),
         COTAL_PARENT_IPC: "true",
-        ...env,
+        ...more(),
       },
       stdio: ["ignore", "pipe", "pipe", "ipc"],
     });
@@ -62,6 +63,7 @@ export function spawnDelivery({ state, url, open, env = {} }: DeliveryOrder): De
     ready: () => becoming,
     log: () => lines.join(""),
     pid: () => child.pid ?? 0,
+    isRunning: () => child.exitCode === null && child.signalCode === null,
     kill: async (signal = "SIGKILL") => {
       if (child.exitCode !== null || child.signalCode !== null) return;
       const ended = new Promise((resolve) => child.once("exit", resolve));

@@ -23,12 +23,11 @@ const inHand = new WeakSet<TestSpace>();
 
 /**
  * The delivery service that the space was started with, to hurt; at each later call, and wherever it shall have
- * settings of its own, another process of it.
+ * settings of its own, another process of it. `more` is asked at each start for what else its environment holds.
  */
-export function startDeliveryService(space: TestSpace, env: Readonly<Record<string, string>> = {}): DeliveryService {
-  const isPlain = Object.keys(env).length === 0;
-  if (space.delivery === undefined || inHand.has(space) || !isPlain) {
-    return spawnDelivery({ state: space.state, url: space.url, env });
+export function startDeliveryService(space: TestSpace, more?: () => Readonly<Record<string, string>>): DeliveryService {
+  if (space.delivery === undefined || inHand.has(space) || more !== undefined) {
+    return spawnDelivery({ state: space.state, url: space.url, ...(more === undefined ? {} : { more }) });
   }
   inHand.add(space);
   return space.delivery;

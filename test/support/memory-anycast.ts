@@ -109,6 +109,7 @@ export function memoryAnycast(): MemoryAnycast {
         }
       },
       out: () => reads("out", () => new Map()),
+      lastNotice: () => reads("last notice", () => 0),
       publish: (notice) =>
         effect("publish", () => {
           if (!notices.some(({ id }) => id === notice.id)) notices.push(notice);

@@ -45,7 +45,12 @@ function daemon(memory: MemoryAnycast, options: Parameters<MemoryAnycast["store"
     onFailed: () => undefined,
   });
   const owed = new Set<string>();
-  const requests = createRequests({ store, now, onOwed: (key) => void owed.add(key) });
+  const requests = createRequests({
+    store,
+    now,
+    onOwed: (key) => void owed.add(key),
+    lastNotice: store.lastNotice,
+  });
   return {
     store,
     requests,
@@ -126,6 +131,7 @@ describe("W81.11 the table of a take", () => {
       rev: at + 1,
       at: 1,
       event: "redelivered" as const,
+      after: 0,
       taker: { id: ALICE, name: "a" },
     }));
     expect(decideTake(taken({ owed }), request(), by("carol", 3), 9)).toEqual({ kind: "refused", code: "busy" });

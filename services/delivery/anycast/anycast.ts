@@ -6,7 +6,7 @@ import { DeliveryCommand as Name } from "../../../shared/grants/commands.ts";
 import type { Principal } from "../../../shared/protocol/base/principals.ts";
 import type { DELIVERY_CLUSTER } from "../../../shared/protocol/endpoint/delivery-contract.ts";
 import type { Handlers } from "../../../shared/serve/serve.ts";
-import { createNotices } from "./notices.ts";
+import { createNotices, noticeSubject } from "./notices.ts";
 import { type RailEvent, serveTakes } from "./rail.ts";
 import { type Requests, createRequests } from "./requests.ts";
 import { brokerAnycastStore } from "./store.ts";
@@ -55,7 +55,12 @@ export function createAnycast(options: AnycastOptions): Anycast {
     onPublished: () => onEvent({ kind: "noticed" }),
     onFailed: (cause) => onEvent({ kind: "notice-failed", cause }),
   });
-  const requests = createRequests({ store, now: Date.now, onOwed: notices.owe });
+  const requests = createRequests({
+    store,
+    now: Date.now,
+    onOwed: notices.owe,
+    lastNotice: (sender) => store.lastNotice(noticeSubject(options, sender)),
+  });
   const untaken = createUntakenWatch();
   const pass = async (): Promise<void> => {
     try {

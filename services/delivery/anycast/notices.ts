@@ -2,8 +2,8 @@
  * Notices to senders (§8.1): who has taken a request. Each stands in its row until it is published.
  *
  * Invariants
- * 1. A notice leaves its row only after the stream has it; a crash between leaves it owed, and its id makes
- *    the second publish a duplicate.
+ * 1. A notice leaves its row only after the stream has it; a crash between leaves it owed, and whoever publishes it
+ *    again finds it behind the fence that the row has kept (`store.ts`), however late that is.
  * 2. One row is worked on once at a time here. Two daemons may both publish: the same id, the same bytes.
  * 3. What fails is tried again, later each time; what does not fit the queue is left to the sweep.
  */
@@ -105,16 +105,22 @@ export function createNotices(parts: NoticesParts): Notices {
   };
 }
 
+/** Where notices to a sender lie: nobody but the delivery service publishes there. */
+export function noticeSubject({ space, me }: Pick<NoticesParts, "space" | "me">, sender: string): string {
+  const to = parseDotForm(sender);
+  if (to === undefined) throw new TypeError("not a principal");
+  return spaceSubjects(space).inst(to, me);
+}
+
 /** The same bytes whoever makes it, and whenever: that is how a duplicate is told from a squatter's. */
 export function noticeOf(
   { space, me }: Pick<NoticesParts, "space" | "me">,
   key: string,
   row: AnycastRow,
-  { rev, at, event, taker, previous }: OwedNotice,
+  { rev, at, event, taker, previous, after }: OwedNotice,
 ): Notice {
   const place = parseAnycastKey(key);
-  const to = parseDotForm(row.sender);
-  if (place === undefined || to === undefined) throw new TypeError(`no notice can be made of the row ${key}`);
+  if (place === undefined) throw new TypeError(`no notice can be made of the row ${key}`);
   const { seq } = place;
   const id = `anycast.${place.epoch}.${seq}.${rev}`;
   const { role } = row;
@@ -130,7 +136,8 @@ export function noticeOf(
       { kind: "data", data: { cotalAnycastNotice } },
     ],
   };
-  return { subject: spaceSubjects(space).inst(to, me), id, data: new TextEncoder().encode(JSON.stringify(message)) };
+  const data = new TextEncoder().encode(JSON.stringify(message));
+  return { subject: noticeSubject({ space, me }, row.sender), id, data, after };
 }
 
 const SAYS: Readonly<Record<OwedNotice["event"], (role: string, taker: string, previous: string) => string>> = {

@@ -28,6 +28,7 @@ import {
   type StoredRequest,
   cancelledRow,
   decideTake,
+  fenced,
   keptId,
   statusOf,
 } from "./row.ts";
@@ -39,6 +40,8 @@ export type RequestsParts = {
   readonly now: () => number;
   /** The row at this key owes notices. */
   readonly onOwed: (key: string) => void;
+  /** The last message where notices to this sender lie; 0 for none. */
+  readonly lastNotice: (sender: string) => Promise<number>;
 };
 
 /** A take as the rail has read it: role and holder from the subject, the rest from a body that was checked. */
@@ -78,7 +81,7 @@ type Look = {
   readonly found: FoundRow | undefined;
 };
 
-export function createRequests({ store, now, onOwed }: RequestsParts): Requests {
+export function createRequests({ store, now, onOwed, lastNotice }: RequestsParts): Requests {
   const look = async (seq: number): Promise<Look> => {
     for (let tries = 0; tries < TRIES; tries += 1) {
       const created = await store.created();
@@ -111,8 +114,10 @@ export function createRequests({ store, now, onOwed }: RequestsParts): Requests 
       const by = { holder: { id: holder, name: body.from.name }, count: body.count };
       const decided = decideTake(found?.row, { ...stored, id }, by, now());
       if (decided.kind === "refused") return refusedTake(decided.code);
-      if (decided.kind === "write" && !(await put(key, decided.row, found))) continue;
-      const row = decided.kind === "write" ? decided.row : found?.row;
+      const written =
+        decided.kind === "write" ? fenced(decided.row, found?.row, await lastNotice(stored.sender)) : undefined;
+      if (written !== undefined && !(await put(key, written, found))) continue;
+      const row = written ?? found?.row;
       if (row !== undefined && row.owed.length > 0) onOwed(key);
       return { ok: true };
     }

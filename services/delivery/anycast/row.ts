@@ -22,6 +22,8 @@ export const OwedNotice = z.strictObject({
   event: z.enum(["taken", "redelivered"]),
   taker: Party,
   previous: Party.optional(),
+  /** The last message on its subject before it was owed: if it was published, it lies behind this. */
+  after: z.int().min(0).default(0),
 });
 export type OwedNotice = z.infer<typeof OwedNotice>;
 
@@ -92,7 +94,7 @@ export function decideTake(
 ): Decision {
   if (found === undefined) {
     const { role, sender } = request;
-    const owed: OwedNotice[] = [{ rev: 1, at: now, event: "taken", taker: holder }];
+    const owed: OwedNotice[] = [{ rev: 1, at: now, event: "taken", taker: holder, after: 0 }];
     const id = keptId(request.id);
     return {
       kind: "write",
@@ -107,8 +109,14 @@ export function decideTake(
   if (found.owed.length >= MAX_OWED) return { kind: "refused", code: "busy" };
   const rev = found.rev + 1;
   const previous = found.taker;
-  const owed: OwedNotice[] = [...found.owed, { rev, at: now, event: "redelivered", taker: holder, previous }];
+  const owed: OwedNotice[] = [...found.owed, { rev, at: now, event: "redelivered", taker: holder, previous, after: 0 }];
   return { kind: "write", row: { ...found, taker: holder, previous, count, at: now, rev, owed } };
+}
+
+/** The row with the fence of the notice that its transition owes, if it owes a new one. */
+export function fenced(row: TakenRow, before: AnycastRow | undefined, after: number): TakenRow {
+  const known = before?.rev ?? 0;
+  return { ...row, owed: row.owed.map((notice) => (notice.rev > known ? { ...notice, after } : notice)) };
 }
 
 export function cancelledRow(request: StoredRequest, now: number): CancelledRow {

@@ -12,12 +12,14 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import { apiRequest } from "../../../shared/broker/api.ts";
 import { deleteMessage } from "../../../shared/broker/delete.ts";
 import { streamState } from "../../../shared/broker/ensure.ts";
+import { isCode } from "../../../shared/broker/errors.ts";
 import { type StoredEntry, leaderGet, leaderLast, leaderNext } from "../../../shared/broker/leader.ts";
 import { type BucketRow, allRows } from "../../../shared/broker/rows.ts";
 import { isMarker } from "../../../shared/broker/stored-headers.ts";
 import { type Writer, createWriter } from "../../../shared/broker/write.ts";
 import { jsApi, kvKey, kvKeyOf } from "../../../shared/protocol/base/broker-subjects.ts";
 import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
+import { Header } from "../../../shared/protocol/base/headers.ts";
 import { bucketStream, roleDurable, spaceNames } from "../../../shared/protocol/base/names.ts";
 import { parseSubject } from "../../../shared/protocol/base/subjects.ts";
 import { readDelivery } from "../../../shared/protocol/chat/message.ts";
@@ -37,6 +39,8 @@ export type Notice = {
   readonly subject: string;
   readonly id: string;
   readonly data: Uint8Array;
+  /** Whatever lies on its subject at or below this sequence is not it. */
+  readonly after: number;
 };
 
 export type AnycastStore = {
@@ -56,7 +60,9 @@ export type AnycastStore = {
   readonly rows: () => AsyncIterable<WalkedRow>;
   /** Deliveries that wait for an ack, by role. */
   readonly out: () => Promise<ReadonlyMap<string, number>>;
-  /** Stores a notice once. */
+  /** Sequence of the last message on a subject of notices; 0 for none. */
+  readonly lastNotice: (subject: string) => Promise<number>;
+  /** Stores a notice once, however often and however late it is tried. */
   readonly publish: (notice: Notice) => Promise<void>;
 };
 
@@ -109,21 +115,43 @@ export function brokerAnycastStore(
       }
     },
     out: () => deliveriesOut(nc, task),
-    publish: ({ subject: to, id, data }) => publishOnce(nc, writer, dm, { subject: to, id, data }),
+    lastNotice: async (to) => (await leaderLast(nc, dm, to))?.seq ?? 0,
+    publish: (notice) => publishOnce(nc, writer, dm, notice),
   };
 }
 
+const MAX_ROUNDS = 16;
+
 /**
- * A notice's id may have been squatted: anybody can send himself a message under it. So an answer `duplicate`
- * is believed only if what is there is this very notice; else it goes out without the header (§8.1).
+ * On its subject lie this daemon's messages to one receiver and nothing else. It is looked for behind the fence that
+ * its row has kept, and goes out over the last one that was seen: who comes late, or a second time, stores nothing.
+ *
+ * A notice's id may have been squatted: anybody can send himself a message under it. So the answer `duplicate` is no
+ * more than a reason to look again, and to send it without the header (§8.1).
  */
 async function publishOnce(nc: NatsConnection, writer: Writer, dm: string, notice: Notice): Promise<void> {
   const { subject, id, data } = notice;
-  const { seq, duplicate } = await writer.append(dm, subject, data, { msgId: id });
-  if (!duplicate) return;
-  const there = await leaderGet(nc, dm, seq);
-  if (there?.subject === subject && Buffer.compare(there.data, data) === 0) return;
-  await writer.append(dm, subject, data);
+  let seen = notice.after;
+  let isSquatted = false;
+  for (let round = 1; ; round += 1) {
+    for (let entry = await leaderNext(nc, dm, subject, seen + 1); entry !== undefined;) {
+      if (Buffer.compare(entry.data, data) === 0) return;
+      seen = entry.seq;
+      entry = await leaderNext(nc, dm, subject, seen + 1);
+    }
+    // What was last may have left the stream; then the broker counts from what is there now.
+    const last = (await leaderLast(nc, dm, subject))?.seq ?? 0;
+    if (last > seen) continue;
+    const expected = { [Header.ExpectedLastSubjectSequence]: String(last) };
+    try {
+      const options = isSquatted ? { headers: expected } : { headers: expected, msgId: id };
+      if (!(await writer.append(dm, subject, data, options)).duplicate) return;
+      isSquatted = true;
+    } catch (error) {
+      if (!isCode(error, ErrorCode.Conflict)) throw error;
+    }
+    if (round >= MAX_ROUNDS) throw new CotalError(ErrorCode.Unavailable, "its subject moves faster than it is read");
+  }
 }
 
 /** A durable's name is its role's (`roleDurable`); no other stands on the queue. */
