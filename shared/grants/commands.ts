@@ -41,6 +41,8 @@ export const AuthCommand = {
   ActorList: "actor-list",
   DaemonEnter: "daemon-enter",
   Serving: "serving",
+  Enrol: "enrol",
+  ChatOpen: "chat-open",
 } as const;
 export type AuthCommand = (typeof AuthCommand)[keyof typeof AuthCommand];
 
@@ -79,6 +81,9 @@ export const MEMBER_COMMANDS: readonly DeliveryCommand[] = [
   DeliveryCommand.DurableLeave,
   DeliveryCommand.DurableList,
 ];
+
+/** What of it the auth service's own edges ask for: an instance that does not hold the plane (decision H45). */
+export const EDGE_COMMANDS: readonly AuthCommand[] = [AuthCommand.Enrol, AuthCommand.ChatOpen];
 
 /** What of the actor ledger the operator may ask for. */
 export const OPERATOR_AUTH_COMMANDS: readonly AuthCommand[] = [

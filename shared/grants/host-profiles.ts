@@ -25,7 +25,14 @@ import { CHAT_FAMILIES } from "../protocol/ledger/chat-rows.ts";
 import { recordFilter } from "../protocol/ledger/record-kinds.ts";
 import { statusReports } from "../protocol/endpoint/status-rail.ts";
 import { LIVE_QUEUE, Plane, TAKE_QUEUE, spaceSubjects } from "../protocol/base/subjects.ts";
-import { DESK_COMMANDS, AuthCommand, BARRIER_COMMANDS, DeliveryCommand, ProvisionerCommand } from "./commands.ts";
+import {
+  DESK_COMMANDS,
+  AuthCommand,
+  BARRIER_COMMANDS,
+  DeliveryCommand,
+  EDGE_COMMANDS,
+  ProvisionerCommand,
+} from "./commands.ts";
 import type { HolderScope } from "./client-profiles.ts";
 import { Account, type Row, pub, queueSub, sub } from "./row.ts";
 
@@ -240,7 +247,24 @@ export function authServerRows(scope: ServeScope): Row[] {
     sub(front, ep.replyGrant(scope.holder), "§13.2 reply rail"),
     pub(front, ep.oneGrant(EndpointName.Provisioner, ProvisionerCommand.Register, scope.holder), "service record"),
     ...barrierRows(scope),
+    ...edgeCallRows(scope),
   ];
+}
+
+/** An edge of the auth service: it asks whoever holds the plane for what only that one writes (decision 31). */
+export function authEdgeRows(scope: HolderScope): Row[] {
+  return [
+    inbox(front, scope),
+    sub(front, endpointSubjects(scope.space).replyGrant(scope.holder), "§13.2 reply rail"),
+    ...edgeCallRows(scope),
+  ];
+}
+
+function edgeCallRows({ space, holder }: HolderScope): Row[] {
+  const ep = endpointSubjects(space);
+  return EDGE_COMMANDS.map((command) =>
+    pub(front, ep.oneGrant(EndpointName.Auth, command, holder), "H45, new activations are the plane's"),
+  );
 }
 
 /** Buckets that the delivery service reads by key and page, and never decides from anything else. */

@@ -97,6 +97,7 @@ export function edgeRig(options: EdgeRigOptions = {}): EdgeRig {
     space,
     ledger: store,
     holdsPlane: () => true,
+    plane: () => undefined,
     makeDurables: () => Promise.resolve(),
     makeQueue: () => Promise.resolve(),
     connectionsOf: () => Promise.resolve({ kind: "none" }),

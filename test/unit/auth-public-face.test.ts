@@ -410,8 +410,8 @@ test("a place that is taken is told, with the setting that says where", async ()
     message: expect.stringContaining(`127.0.0.1:${port} (EADDRINUSE)`) as string,
     next: expect.stringContaining("COTAL_AUTH_PUBLIC ") as string,
   });
-  const own = await open({ facePort: await freePort() });
-  const facePort = Number(new URL(own.url(Face.Loopback)).port);
-  const other = await failure(startFaces({ idp: trusted, facePort }));
+  const own = await open({ operatorFace: { kind: "machine", port: await freePort() } });
+  const ownPort = Number(new URL(own.url(Face.Loopback)).port);
+  const other = await failure(startFaces({ idp: trusted, operatorFace: { kind: "machine", port: ownPort } }));
   expect(other).toMatchObject({ next: expect.stringContaining("COTAL_AUTH_FACE_PORT") as string });
 });

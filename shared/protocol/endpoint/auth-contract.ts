@@ -15,5 +15,7 @@ export const AUTH_CLUSTER = defineCluster({
     { name: "actor-list", ...read, input: shape.ActorListArgs, output: shape.ActorListAnswer },
     { name: "daemon-enter", ...write, input: shape.DaemonEnterArgs, output: shape.DaemonEnterAnswer },
     { name: "serving", ...write, input: shape.ServingArgs, output: shape.ServingAnswer },
+    { name: "enrol", ...write, input: shape.EnrolArgs, output: shape.EnrolAnswer },
+    { name: "chat-open", ...write, input: shape.ChatOpenArgs, output: shape.ChatOpenAnswer },
   ],
 });

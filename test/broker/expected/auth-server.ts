@@ -1,7 +1,8 @@
 /**
  * The auth service in front: it serves the commands of the actor ledger, speaks by derived replies only, and
  * asks the broker who is connected. Of other endpoints it calls three commands: it registers its instance, and
- * has the connections of who may not be there any more ended (§13.1).
+ * has the connections of who may not be there any more ended (§13.1). An edge asks the plane for what only that
+ * one begins (H45), and does nothing else.
  */
 import {
   type Expected,
@@ -18,7 +19,19 @@ import {
   sub,
 } from "./kit.ts";
 
-const COMMANDS = ["actor-grant", "actor-narrow", "actor-revoke", "actor-list", "daemon-enter", "serving", "describe"];
+const COMMANDS = [
+  "actor-grant",
+  "actor-narrow",
+  "actor-revoke",
+  "actor-list",
+  "daemon-enter",
+  "serving",
+  "enrol",
+  "chat-open",
+  "describe",
+];
+/** What an instance asks of the one that keeps the plane. */
+const ASKED = ["enrol", "chat-open"];
 
 export function authServer(who: Who): Expected[] {
   const { space: s, stranger } = who;
@@ -38,6 +51,7 @@ export function authServer(who: Who): Expected[] {
         ...pub(`cotal.${s}.ep.v1.reply.auth.${who.uid}.${who.epoch}.*.*.*.*.*`),
         ...calls(who, "register"),
         ...callsOf("delivery", who, "evict-principals", "principal-liveness"),
+        ...callsOf("auth", who, ...ASKED),
         // Of the account's own connections: is anybody of an ended lifecycle still there?
         ...pub("$SYS.REQ.ACCOUNT.PING.CONNZ"),
       ],
@@ -64,6 +78,37 @@ export function authServer(who: Who): Expected[] {
         ...pub(`cotal.${s}.chat.${dot(who)}.general`, `$KV.cotal_presence_${s}.${dot(who)}`, "$JS.API.INFO"),
         ...pub(`$KV.cotal_auth_${s}.actor.x`, `$KV.cotal_acl_${s}.x`, `_INBOX_${stranger.connId}.x`),
         ...pub("$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.X.CONNZ", "$SYS.REQ.ACCOUNT.PING.SUBSZ"),
+      ],
+    },
+  ];
+}
+
+export function authEdge(who: Who): Expected[] {
+  const { space: s, elsewhere, stranger } = who;
+  return [
+    {
+      account: "front",
+      must: [...callerMust(who), ...callsOf("auth", who, ...ASKED)],
+      deny: callerDeny(who),
+      mustNot: [
+        ...sub(">", "cotal.>", `cotal.${s}.>`, `cotal.${s}.chat.>`, `cotal.${s}.ep.>`, "$SYS.>", "_INBOX.>"),
+        ...sub(`_INBOX_${stranger.connId}.>`, `cotal.${s}.ep.one.auth.enrol.>`, `cotal.${s}.ep.v1.one.auth.enrol.>`),
+        { op: "sub", subject: `cotal.${s}.ep.one.auth.enrol.>`, queue: "auth" },
+        ...ASKED.flatMap((command) => [
+          ...pub(`cotal.${s}.ep.one.auth.${command}.${caller(stranger)}.${NONCE}`),
+          ...pub(`cotal.${elsewhere}.ep.one.auth.${command}.${caller(who)}.${NONCE}`),
+        ]),
+        ...COMMANDS.filter((command) => !ASKED.includes(command)).flatMap((command) =>
+          pub(`cotal.${s}.ep.one.auth.${command}.${caller(who)}.${NONCE}`),
+        ),
+        ...pub(
+          `cotal.${s}.ep.one.provisioner.register.${caller(who)}.${NONCE}`,
+          `cotal.${s}.ep.one.provisioner.enrol.${caller(who)}.${NONCE}`,
+          `cotal.${s}.ep.one.delivery.evict-principals.${caller(who)}.${NONCE}`,
+          `cotal.${s}.ep.reply.auth.${who.uid}.${who.epoch}.${caller(stranger)}.${NONCE}`,
+        ),
+        ...pub(`cotal.${s}.chat.${dot(who)}.general`, `$KV.cotal_presence_${s}.${dot(who)}`, "$JS.API.INFO"),
+        ...pub("$SYS.REQ.ACCOUNT.PING.CONNZ", `$KV.cotal_auth_${s}.actor.x`),
       ],
     },
   ];
