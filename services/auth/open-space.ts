@@ -320,7 +320,14 @@ async function serve(
   epoch: number,
 ): Promise<{ readonly stop: () => Promise<void> }> {
   const { space } = options;
-  const registration = keepRegistered({ connection: front, space, endpoint: EndpointName.Auth, me, epoch });
+  const registration = keepRegistered({
+    connection: front,
+    space,
+    endpoint: EndpointName.Auth,
+    me,
+    instanceId: me.uid,
+    epoch,
+  });
   try {
     const served = await serveEndpoint({
       nc: front.nc,

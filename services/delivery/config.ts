@@ -1,6 +1,6 @@
 /** Settings of the delivery service. */
 import { defineConfig, setting } from "../../shared/daemon/config.ts";
-import { COMMON_SETTINGS, SPACE_SETTINGS, line, wholeNumber } from "../../shared/daemon/settings.ts";
+import { COMMON_SETTINGS, SPACE_SETTINGS, line, oneOf, wholeNumber } from "../../shared/daemon/settings.ts";
 
 export const deliveryConfig = defineConfig("COTAL_DELIVERY_", {
   ...COMMON_SETTINGS,
@@ -11,6 +11,13 @@ export const deliveryConfig = defineConfig("COTAL_DELIVERY_", {
     default: "/var/lib/cotal/spaces/{space}/delivery",
     doc: "The folder with the delivery service's own files; `{space}` stands for the space.",
     example: "/run/secrets/{space}",
+  }),
+  instance: setting({
+    env: "COTAL_DELIVERY_INSTANCE",
+    schema: oneOf(["one", "host"]),
+    default: "one",
+    doc: "`host`: one of several instances on the same keys, told apart by the names of their hosts (containers, pods). `one`: there is one; of two the later one serves.",
+    example: "host",
   }),
   concurrency: setting({
     env: "COTAL_DELIVERY_CONCURRENCY",

@@ -31,6 +31,7 @@ import { dotForm, drawNonce } from "../../shared/protocol/base/principals.ts";
 import { SPACE_KEY } from "../../shared/protocol/chat/channel-config.ts";
 import { SpaceSettings } from "../../shared/protocol/chat/space-settings.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
+import { instanceOfHost } from "../../shared/protocol/endpoint/instances.ts";
 import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
 import { type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
 import { type AnycastEvent, createAnycast } from "./anycast/anycast.ts";
@@ -62,11 +63,17 @@ export type OpenSpaceOptions = SpaceHooks & {
   readonly onGroup: (event: GroupEvent) => void;
   /** When the credential of the system account ends, and what time it is, in Unix seconds. */
   readonly onEvictorEnd: (at: number, now: number) => void;
+  /** What tells instances on the same keys apart; left out where there is one. */
+  readonly host?: string;
   /** Life of this process's own credential, in seconds. */
   readonly lifeSeconds?: number;
 };
 
-export type OpenSpace = KeptSpace & { readonly principal: string; readonly epoch: number };
+export type OpenSpace = KeptSpace & {
+  readonly principal: string;
+  readonly instanceId: string;
+  readonly epoch: number;
+};
 
 const FAREWELL_MS = 5000;
 
@@ -140,7 +147,8 @@ async function take(
   };
   const expires = nowSeconds() + lifeSeconds;
   const epoch = await options.users.entered(space, () => beginRows(rows, expires));
-  const scope = { space, holder: me, instanceId: me.uid, epoch };
+  const instanceId = options.host === undefined ? me.uid : instanceOfHost(me.uid, options.host);
+  const scope = { space, holder: me, instanceId, epoch };
   const storeOwn = await storeCredential({ keys, scope, user: storeUser, lifeSeconds, nowSeconds });
   const frontOwn = await ownCredential({
     profile: "delivery",
@@ -169,7 +177,7 @@ async function take(
     perHolder: options.perCaller,
     onEvent: options.onAnycast,
   });
-  const who = holderOf({ uid: me.uid, epoch, principal: dotForm(me.principal) });
+  const who = holderOf({ uid: instanceId, epoch, principal: dotForm(me.principal) });
   const memberGroups = await groupsOf(store, space);
   const plane = createPlane({
     space,
@@ -182,7 +190,7 @@ async function take(
   const groups = keepGroups({
     nc: store.nc,
     space,
-    me,
+    instanceId,
     who,
     groups: memberGroups,
     tell: (event) => {
@@ -194,12 +202,19 @@ async function take(
   running.push(groups.stop);
   onFrontDown = plane.disconnected;
   const oracle = oracleOver(options, keys, { front, system, stopping: stopping.signal });
-  const registration = keepRegistered({ connection: front, space, endpoint: EndpointName.Delivery, me, epoch });
+  const registration = keepRegistered({
+    connection: front,
+    space,
+    endpoint: EndpointName.Delivery,
+    me,
+    instanceId,
+    epoch,
+  });
   const served = await serveEndpoint({
     nc: front.nc,
     space,
     endpoint: EndpointName.Delivery,
-    instanceId: me.uid,
+    instanceId,
     epoch,
     contract: ownContract(EndpointName.Delivery),
     handlers: deliveryHandlers({ oracle, anycast: anycast.handlers, groups, store: store.nc, space }),
@@ -214,6 +229,7 @@ async function take(
   await anycast.begin();
   return {
     principal: dotForm(me.principal),
+    instanceId,
     epoch,
     stopIntake: async () => {
       // Who waits for a proof is told at once: a stop that waited with him would be cut short.

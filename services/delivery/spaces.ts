@@ -1,4 +1,5 @@
 /** The delivery service's spaces: what is counted, logged and opened for each. */
+import { hostname } from "node:os";
 import { ownUsers } from "../../shared/broker/own-credential.ts";
 import type { Context } from "../../shared/daemon/lifecycle.ts";
 import { type Spaces, keepSpaces as keep } from "../../shared/daemon/spaces.ts";
@@ -75,6 +76,11 @@ export function keepSpaces(context: Context<Values>): Spaces {
     help: "The last post of which every member has its copy.",
     labels: ["space", "group"],
   });
+  const held = metrics.gauge({
+    name: `${metrics.prefix}group_held`,
+    help: "1 where this process writes the copies of the member group, else 0. The sum over all processes is 1.",
+    labels: ["space", "group"],
+  });
   const fanout = metrics.counter({
     name: `${metrics.prefix}fanout_events_total`,
     help: "What else the fan-out met: groups claimed, failures, posts lost before they were read, copies taken back.",
@@ -84,6 +90,7 @@ export function keepSpaces(context: Context<Values>): Spaces {
     const group = String(event.group);
     if (event.type === "copies") return copies.inc({ space, group }, event.count);
     if (event.type === "position") return position.set({ space, group }, event.position);
+    if (event.type === "held" || event.type === "lost") held.set({ space, group }, event.type === "held" ? 1 : 0);
     fanout.inc({ space, group, state: event.type }, event.type === "gap" || event.type === "swept" ? event.count : 1);
     if (event.type === "failed") {
       const { code, message } = event.error;
@@ -105,6 +112,7 @@ export function keepSpaces(context: Context<Values>): Spaces {
         servers: values.servers,
         keysPattern: values.keys,
         users,
+        ...(values.instance === "host" ? { host: hostname() } : {}),
         concurrency: values.concurrency,
         perCaller: values.perCaller,
         onServed: (event) => {
@@ -130,8 +138,8 @@ export function keepSpaces(context: Context<Values>): Spaces {
           isTold = isSoon;
         },
       });
-      const { principal, epoch } = served;
-      log.info("the space is served", { space, principal, epoch });
+      const { principal, instanceId, epoch } = served;
+      log.info("the space is served", { space, principal, instanceId, epoch });
       return served;
     },
   });

@@ -8,6 +8,7 @@
 import type { z } from "zod";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import type { Caller } from "../../shared/protocol/endpoint/grammar.ts";
+import { isInstanceOf } from "../../shared/protocol/endpoint/instances.ts";
 import { isOwnEndpoint } from "../../shared/protocol/endpoint/own-contracts.ts";
 import type {
   OwnRegisterArgs,
@@ -29,7 +30,8 @@ async function registerOwn(
   { endpoint, instanceId, epoch, state }: z.infer<typeof OwnRegisterArgs>,
 ): Promise<RegisterAnswer> {
   const daemon = isOwnEndpoint(endpoint) ? context.daemon?.(endpoint) : undefined;
-  const isItself = daemon?.owner === principal.owner && daemon.actor === principal.actor && instanceId === uid;
+  const isItself =
+    daemon?.owner === principal.owner && daemon.actor === principal.actor && isInstanceOf(uid, instanceId);
   if (!isOwnEndpoint(endpoint) || !isItself) {
     throw new CotalError(ErrorCode.PermissionDenied, `this caller is not the daemon that serves ${endpoint} here`, {
       outcome: Outcome.NotExecuted,

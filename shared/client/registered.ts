@@ -33,12 +33,15 @@ export type RegistrationParts = {
   /** What it serves. */
   readonly endpoint: EndpointName;
   readonly me: Caller;
+  /** Its own id, of those that this lifecycle may serve under. */
+  readonly instanceId: string;
   readonly epoch: number;
 };
 
 type State = z.infer<typeof OwnRegisterArgs>["state"];
 
-export function keepRegistered({ connection, space, endpoint, me, epoch }: RegistrationParts): Registration {
+export function keepRegistered(parts: RegistrationParts): Registration {
+  const { connection, space, endpoint, me, instanceId, epoch } = parts;
   const { nc, inboxPrefix } = connection;
   const stopping = new AbortController();
   const call = createCaller({
@@ -51,7 +54,7 @@ export function keepRegistered({ connection, space, endpoint, me, epoch }: Regis
     random: randomBytes,
   });
   const tell = async (state: State, deadlineMs: number): Promise<number> => {
-    const args = { endpoint, instanceId: me.uid, epoch, state };
+    const args = { endpoint, instanceId, epoch, state };
     const { data } = await call(EndpointName.Provisioner, ProvisionerCommand.Register, args, { deadlineMs });
     return RegisterAnswer.parse(data).registrationRevision;
   };

@@ -31,7 +31,7 @@ export type GroupsOptions = {
   readonly nc: NatsConnection;
   readonly space: string;
   readonly groups: number;
-  readonly me: Caller;
+  readonly instanceId: string;
   /** As whom this run takes leases: a later run of the same daemon takes them over at once. */
   readonly who: LeaseHolder;
   readonly tell: (event: GroupEvent) => void;
@@ -60,7 +60,7 @@ const AGAIN_MS = { first: 50, most: 5000 };
 type Group = { readonly requests: Requests; isHeld: boolean };
 
 export function keepGroups(options: GroupsOptions): Groups {
-  const { nc, space, groups, me } = options;
+  const { nc, space, groups, instanceId } = options;
   const stopping = new AbortController();
   const bell = createBell(nc, space);
   stopping.signal.addEventListener("abort", bell.ring, { once: true });
@@ -72,7 +72,7 @@ export function keepGroups(options: GroupsOptions): Groups {
       const lifecycle: Lifecycle = { ...caller, key: ledgerKey.acl(caller.principal, caller.uid) };
       const n = groupOf(lifecycle.key, groups);
       const group = all[n];
-      if (group === undefined || !group.isHeld) throw await elsewhere(nc, placeOf(space, n), me.uid);
+      if (group === undefined || !group.isHeld) throw await elsewhere(nc, placeOf(space, n), instanceId);
       const change: Change = { ...wanted, lifecycle };
       return group.requests.ask(change, signal);
     },
@@ -137,14 +137,14 @@ async function renewed(hold: Hold, signal: AbortSignal): Promise<void> {
 }
 
 async function writeAgain(options: GroupsOptions, { group, n, bell }: Keeping, signal: AbortSignal): Promise<void> {
-  const { nc, space, groups, me, tell } = options;
+  const { nc, space, groups, instanceId, tell } = options;
   let wait = AGAIN_MS.first;
   while (!signal.aborted) {
     const began = performance.now();
     try {
       const writer = createWriter({ nc });
       const told = (event: FanoutEvent): void => tell({ ...event, group: n });
-      const own = { nc, space, groups, writer, bell, group: n, instanceId: me.uid, requests: group.requests };
+      const own = { nc, space, groups, writer, bell, group: n, instanceId, requests: group.requests };
       await writeGroup({ ...own, tell: told }, signal);
     } catch (thrown) {
       tell({ type: "failed", group: n, error: toCotalError(thrown) });
