@@ -36,11 +36,11 @@ ENV NODE_ENV=production \
 WORKDIR /app
 COPY --from=app /app /app
 # A volume takes the owner of the folder that it is first mounted on.
-RUN install -d -o node -g node -m 700 /state /desk /keys /keys/provisioner /keys/auth /keys/delivery /broker /broker/trust /broker/data && \
+RUN install -d -o node -g node -m 700 /state /desk /keys /keys/provisioner /keys/auth /keys/delivery /broker /broker/trust /broker/data /broker/data-2 /broker/data-3 && \
     printf '#!/bin/sh\nexec node /app/cli/bin.js "$@"\n' > /usr/local/bin/cotal && chmod 755 /usr/local/bin/cotal
 USER node
 STOPSIGNAL SIGTERM
 EXPOSE 9464
-HEALTHCHECK --interval=15s --timeout=5s --start-period=90s --start-interval=1s --retries=4 \
+HEALTHCHECK --interval=15s --timeout=5s --start-period=90s --start-interval=2s --retries=4 \
   CMD ["node", "-e", "fetch('http://127.0.0.1:9464/readyz').then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
 CMD ["cotal", "--help"]

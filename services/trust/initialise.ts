@@ -3,13 +3,13 @@
  * is there.
  *
  * ```
- * broker                 before the broker: its trust, and the file that its configuration includes
+ * broker                 before the broker: its trust, and the files that its configuration includes
  * spaces SPACE...        once it runs: accounts and keys of these spaces, each daemon's where that daemon mounts it
  * ```
  *
  * ```
  * /state             operator and identity keys: mounted here and nowhere else
- * /broker/trust      what the broker includes; no secret
+ * /broker/trust      what the broker includes; a secret in it only of a cluster, whose brokers share it
  * /keys/<daemon>/<space>   one volume for each daemon, which mounts it read-only as /keys/<space>
  * /desk              the state folder of whoever operates: credential, sentinel, the exchange and its capability
  * ```
@@ -46,6 +46,21 @@ function broker(): void {
     throw new CotalError(ErrorCode.Internal, "no trust was made");
   const systemAccount = String(jsonObject(systemJwt.split(".")[1] ?? "")?.["sub"]);
   writePrivate(join(PLACE.broker, "operator.conf"), operatorConfigText({ operatorJwt, systemAccount, systemJwt }));
+  const brokers = (process.env["COTAL_BROKERS"] ?? "").split(",").filter((name) => name !== "");
+  if (brokers.length > 1) writePrivate(join(PLACE.broker, "cluster.conf"), clusterText(brokers));
+}
+
+/** What the brokers of a cluster know of each other. Whoever is a route is believed everything: it needs a secret. */
+function clusterText(brokers: readonly string[]): string {
+  const secret = createPrivate(join(trustPaths(PLACE.state).root, "route.secret"), () => randomBytes(32).toString("hex"));
+  const routes = brokers.map((name) => JSON.stringify(`nats://route:${secret}@${name}:6222`));
+  return [
+    "name: cotal",
+    'listen: "0.0.0.0:6222"',
+    `authorization { user: route, password: ${JSON.stringify(secret)}, timeout: 2 }`,
+    `routes: [${routes.join(", ")}]`,
+    "",
+  ].join("\n");
 }
 
 function spaces(names: readonly string[]): void {
