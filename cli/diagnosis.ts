@@ -110,7 +110,6 @@ function childFindings(state: string, { name, health, failing, restarts }: Child
   const log = `${state}/logs/${name}.log`;
   switch (health) {
     case "ok":
-    case "starting":
       return [];
     case "down": {
       const message = `${name} is not running${restarts === 0 ? "" : ` (started again ${restarts} times)`}`;

@@ -20,10 +20,9 @@ export type ChildStatus = {
   readonly pid: number;
   readonly restarts: number;
   /**
-   * `down`: not running; `failing`: runs, and says that something is wrong; `silent`: does not answer;
-   * `starting`: started behind a plane that is ready, and not there yet.
+   * `down`: not running; `failing`: runs, and says that something is wrong; `silent`: does not answer.
    */
-  readonly health: "ok" | "failing" | "silent" | "down" | "starting";
+  readonly health: "ok" | "failing" | "silent" | "down";
   /** Checks that fail. */
   readonly failing: readonly HealthCheck[];
 };
@@ -37,7 +36,7 @@ export type PlaneStatus =
 /** The parts of a plane, in the order in which they start. */
 const EXPECTED: Readonly<Record<PlaneRecord["auth"], readonly string[]>> = {
   static: ["broker", "provisioner", "delivery"],
-  open: ["broker", "provisioner"],
+  open: ["broker", "provisioner", "delivery"],
   user: ["broker", "provisioner", "auth", "delivery"],
 };
 const STOP_TIMEOUT_MS = 15_000;
@@ -68,9 +67,6 @@ async function childStatus(record: PlaneRecord, name: string): Promise<ChildStat
     return { name, pid: child?.process.pid ?? 0, restarts: child?.restarts ?? 0, health: "down", failing: [] };
   }
   const seen = name === "broker" ? await brokerHealth(record) : await daemonHealth(child);
-  if (seen.health !== "ok" && isStillToCome(record, child)) {
-    return { name, pid: child.process.pid, restarts: child.restarts, health: "starting", failing: [] };
-  }
   return { name, pid: child.process.pid, restarts: child.restarts, ...seen };
 }
 
@@ -79,10 +75,6 @@ type Seen = Pick<ChildStatus, "health" | "failing">;
 async function brokerHealth(record: PlaneRecord): Promise<Seen> {
   return { health: (await saysInfo(LOOPBACK, record.port, 2000)) ? "ok" : "silent", failing: [] };
 }
-
-/** Nobody waits for it, so nothing is wrong while it comes up: a start that fails is told as such. */
-const isStillToCome = (record: PlaneRecord, child: ChildRecord): boolean =>
-  record.phase === "ready" && child.starting === true;
 
 async function daemonHealth(child: ChildRecord): Promise<Seen> {
   const failing = child.health === undefined ? undefined : await failingChecks(child.health);

@@ -17,8 +17,6 @@ export const ChildRecord = z.looseObject({
   process: ProcessIdentity,
   /** Port of its `/readyz`, once it listens. */
   health: z.number().int().optional(),
-  /** Its first start is under way. */
-  starting: z.boolean().optional(),
   /** How often it was started again. */
   restarts: z.number().int(),
 });

@@ -2,11 +2,10 @@
  * The embedded space: the broker and the daemons as child processes of one launcher.
  *
  * ```
- * trust ─▶ broker ─▶ space ─▶ provisioner ─▶ auth ─▶ ready ─▶ delivery      stop: daemons ─▶ broker
+ * trust ─▶ broker ─▶ space ─▶ provisioner, delivery, auth ─▶ ready      stop: daemons ─▶ broker
  * ```
  *
- * The auth service runs where people sign in (auth mode user), the delivery service wherever a broker has
- * accounts.
+ * The auth service runs where people sign in (auth mode user).
  *
  * Invariants
  * 1. One launcher per state folder (lock.ts). What a killed one left behind is ended first, and
@@ -32,7 +31,7 @@ import { type Recorder, createRecorder } from "./recorder.ts";
 import { liveChildren, livePlane, readPlane, removePlane } from "./plane-record.ts";
 import { endProcess, ownIdentity } from "./process-identity.ts";
 import { LOOPBACK, knownSpaces, planePaths, prepareState, writeRemembered } from "./state-folder.ts";
-import { type FirstStart, type Supervised, supervise } from "./supervisor.ts";
+import { type Supervised, supervise } from "./supervisor.ts";
 import { TrustCommand, runTrust } from "./trust-program.ts";
 
 export type PlaneOptions = {
@@ -128,8 +127,8 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
     startedAt: new Date().toISOString(),
     children: [],
   });
-  const keep = async (name: string, launch: () => Promise<Child>, first: FirstStart = "once"): Promise<void> => {
-    const part = supervise({ name, first, launch: () => guarded(signal, launch), report, changed: recorder.write });
+  const keep = async (name: string, launch: () => Promise<Child>): Promise<void> => {
+    const part = supervise({ name, launch: () => guarded(signal, launch), report, changed: recorder.write });
     parts.push(part);
     await part.begun;
   };
@@ -145,32 +144,28 @@ async function bringUp(options: PlaneOptions, parts: Supervised[], recorder: Rec
   );
   if (trusted !== undefined) await timed("space", `accounts and keys of ${space}`, () => trusted);
   writeRemembered(state, { v: 1, port, auth, ...(isOpen ? { spaces } : {}) });
-  const keepDaemon = (name: string, env: Readonly<Record<string, string>>, first?: FirstStart): Promise<void> =>
-    keep(
-      name,
-      () => {
-        recorder.health(name, undefined);
-        return launchDaemon({
-          name,
-          program: PROGRAM(name),
-          log: planePaths(state).log(name),
-          env,
-          listening: (at) => recorder.health(name, at),
-          waiting: (why) => report({ kind: "waiting", child: name, why }),
-          isEnough: (failing) => failing.every((check) => isOfOtherSpace(check.name, space)),
-        });
-      },
-      first,
-    );
-  const provisioner = timed("provisioner", "streams, buckets and the command rail", () =>
-    keepDaemon("provisioner", isOpen ? openEnv(server, spaces) : accountsEnv(server, state)),
-  );
+  const keepDaemon = (name: string, env: Readonly<Record<string, string>>): Promise<void> =>
+    keep(name, () => {
+      recorder.health(name, undefined);
+      return launchDaemon({
+        name,
+        program: PROGRAM(name),
+        log: planePaths(state).log(name),
+        env,
+        listening: (at) => recorder.health(name, at),
+        waiting: (why) => report({ kind: "waiting", child: name, why }),
+        isEnough: (failing) => failing.every((check) => isOfOtherSpace(check.name, space)),
+      });
+    });
   // Side by side: each waits for what the other makes, stores here and ledger rows there.
   const signIn = "sign-in, by the development issuer: whoever can read the state folder is its one person";
-  const others = auth === "user" ? [timed("auth", signIn, () => keepDaemon("auth", authEnv(server, state)))] : [];
-  await Promise.all([provisioner, ...others]);
-  // Nobody waits for it: a session works before it is there, and who needs it asks again.
-  if (!isOpen) void keepDaemon("delivery", deliveryEnv(server, state), "again").catch(() => undefined);
+  const daemon = (name: string, detail: string, env: Readonly<Record<string, string>>): Promise<void> =>
+    timed(name, detail, () => keepDaemon(name, isOpen ? openEnv(server, spaces) : env));
+  await Promise.all([
+    daemon("provisioner", "streams, buckets and the command rail", accountsEnv(server, state)),
+    daemon("delivery", "what is read, and what is kept for who is away", deliveryEnv(server, state)),
+    ...(auth === "user" ? [daemon("auth", signIn, authEnv(server, state))] : []),
+  ]);
   recorder.phase("ready");
   if (!isOpen) {
     const rest = knownSpaces(state).filter((name) => name !== space);

@@ -21,7 +21,7 @@ export function createRecorder(state: string, parts: readonly Supervised[]): Rec
   let record: PlaneRecord | undefined;
   const ports = new Map<string, number>();
   const children = (): PlaneRecord["children"] =>
-    parts.flatMap(({ name, child, restarts, isStarting }) => {
+    parts.flatMap(({ name, child, restarts }) => {
       const run = child();
       const health = ports.get(name);
       if (run === undefined) return [];
@@ -31,7 +31,6 @@ export function createRecorder(state: string, parts: readonly Supervised[]): Rec
           process: run.identity,
           restarts: restarts(),
           ...(health === undefined ? {} : { health }),
-          ...(isStarting() ? { starting: true } : {}),
         },
       ];
     });

@@ -6,7 +6,7 @@
  * ```
  *
  * Invariants
- * 1. The first start is not repeated, unless that was asked for: whoever asked hears why it failed.
+ * 1. The first start is not repeated: whoever asked for it hears why it failed.
  * 2. One line per end and one per return; the wait starts over after a minimum uptime only.
  * 3. After `stop` nothing is started, whatever was under way.
  */
@@ -22,18 +22,12 @@ export type Supervised = {
   /** The run of now; `undefined` between two. */
   readonly child: () => Child | undefined;
   readonly restarts: () => number;
-  /** Its first start is under way: it has neither served nor failed yet. */
-  readonly isStarting: () => boolean;
   readonly stop: (graceMs: number) => Promise<void>;
   readonly kill: () => void;
 };
 
-/** What a first start that fails comes to: whoever asked hears why, or it is tried again as later ones are. */
-export type FirstStart = "once" | "again";
-
 export type SupervisorOptions = {
   readonly name: string;
-  readonly first?: FirstStart;
   readonly launch: () => Promise<Child>;
   readonly report: Report;
   /** Something that the plane's record holds has changed. */
@@ -45,12 +39,11 @@ const CAP_WAIT_MS = 15_000;
 
 /** Starts it, and keeps it once it was ready. */
 export function supervise(options: SupervisorOptions): Supervised {
-  const { name, first: firstStart = "once", launch, report, changed } = options;
+  const { name, launch, report, changed } = options;
   const backoff = createBackoff({ baseMs: BASE_WAIT_MS, capMs: CAP_WAIT_MS });
   let current: Child | undefined;
   let restarts = 0;
   let stopped = false;
-  let isStarting = true;
   let wake = (): void => undefined;
 
   let launching: Promise<Child> | undefined;
@@ -70,7 +63,6 @@ export function supervise(options: SupervisorOptions): Supervised {
       current = undefined;
       throw thrown;
     }
-    isStarting = false;
     backoff.up();
     changed();
     return child;
@@ -90,13 +82,8 @@ export function supervise(options: SupervisorOptions): Supervised {
   };
 
   const watch = async (first: Child): Promise<void> => {
-    const end = await first.ended;
+    let why = `it ended with ${endText(await first.ended)}`;
     current = undefined;
-    await startAgain(`it ended with ${endText(end)}`);
-  };
-
-  const startAgain = async (because: string): Promise<void> => {
-    let why = because;
     while (!stopped) {
       await pause(why);
       if (stopped) return;
@@ -114,14 +101,7 @@ export function supervise(options: SupervisorOptions): Supervised {
     }
   };
 
-  const begun = begin().then(
-    (first) => void watch(first),
-    (thrown: unknown) => {
-      isStarting = false;
-      if (firstStart === "once") throw thrown;
-      void startAgain(toCotalError(thrown).message);
-    },
-  );
+  const begun = begin().then((first) => void watch(first));
   // Whoever stops it before it is ready does not wait for it.
   begun.catch(() => undefined);
   return {
@@ -129,7 +109,6 @@ export function supervise(options: SupervisorOptions): Supervised {
     begun,
     child: () => current,
     restarts: () => restarts,
-    isStarting: () => isStarting,
     stop: async (graceMs) => {
       stopped = true;
       wake();

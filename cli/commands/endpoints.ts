@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import type { SchemaClosure } from "../../shared/protocol/contract/closure.ts";
 import type { CommandDocument } from "../../shared/protocol/contract/documents.ts";
 import { endpointToken } from "../../shared/protocol/endpoint/grammar.ts";
-import type { ShownEndpoint } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import type { ShownEndpoint } from "../../shared/protocol/endpoint/reads-shapes.ts";
 import { argument } from "../exit.ts";
 import { askingCredentials } from "../identity.ts";
 import { withRail } from "../operator.ts";

@@ -34,10 +34,8 @@ async function status({ options, out }: Invocation<object>): Promise<Exit> {
   const delivery = await deliveryOf(state, seen);
   out.item(itemOf(state, seen, delivery), ...linesOf(out, state, seen, delivery));
   if (seen.kind !== "running") return Exit.Unreachable;
-  return seen.children.every(isWell) ? Exit.Done : Exit.Refused;
+  return seen.children.every(({ health }) => health === "ok") ? Exit.Done : Exit.Refused;
 }
-
-const isWell = ({ health }: Pick<ChildStatus, "health">): boolean => health === "ok" || health === "starting";
 
 /** An open space has no delivery plane. */
 async function deliveryOf(state: string, seen: PlaneStatus): Promise<LivenessGrade | undefined> {
@@ -79,7 +77,7 @@ function linesOf(out: Output, state: string, seen: PlaneStatus, delivery: Livene
   ]);
   const parts = seen.children.map(({ name, health, pid, restarts }) => [
     name,
-    out.style(isWell({ health }) ? "green" : "red", health),
+    out.style(health === "ok" ? "green" : "red", health),
     pid === 0 ? "" : `process ${pid}`,
     restarts === 0 ? "" : `restarts ${restarts}`,
   ]);

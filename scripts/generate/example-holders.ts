@@ -82,6 +82,11 @@ export const EXAMPLE_HOLDERS: { readonly [Name in BuiltProfile]: ScopeOf<Name> }
     instanceId: "deliverydeliverydeliveryde",
     epoch: 1,
   },
+  "delivery-reader": {
+    ...holder("delivery", "deliverydeliverydeliveryde"),
+    instanceId: "deliverydeliverydeliveryde",
+    epoch: 1,
+  },
   "daemon-entrant": holder("delivery", "deliverydeliverydeliveryde"),
   "connection-evictor": {
     ...holder("delivery", "deliverydeliverydeliveryde"),

@@ -1,6 +1,7 @@
 /** The auth service's spaces: what is counted, logged and opened for each. */
 import type { Check } from "../../shared/daemon/health.ts";
 import type { Context } from "../../shared/daemon/lifecycle.ts";
+import { countServed } from "../../shared/daemon/served.ts";
 import { type Spaces, keepSpaces as keep } from "../../shared/daemon/spaces.ts";
 import { ownUsers } from "../../shared/broker/own-credential.ts";
 import { toCotalError } from "../../shared/protocol/base/errors.ts";
@@ -23,7 +24,7 @@ export function keepSpaces(context: Context<Values>): Spaces {
   const lines = (): Sparing => createSparing(LINES_PER_MINUTE, () => performance.now());
   const sparing = { refusals: lines(), faults: lines() };
   const edge = edgeSettings(context, sparing);
-  const served = servedOf(context);
+  const count = countServed(context.metrics);
   const saying = chatSayings(context, sparing.faults);
   const ofEvidence = evidenceSayings(context);
   const sayPlane = planeSayings(context);
@@ -56,7 +57,7 @@ export function keepSpaces(context: Context<Values>): Spaces {
         edge: { ...edge(space), onChat },
         concurrency: values.concurrency,
         perCaller: values.perCaller,
-        onServed: (event) => served(space, event.command, event.result, event.milliseconds),
+        onServed: (event) => count(space, event),
         onUpgraded: (steps) => {
           for (const { stream, field } of steps) {
             log.warn("a store of an earlier version was brought up to date", { space, stream, field });
@@ -70,23 +71,6 @@ export function keepSpaces(context: Context<Values>): Spaces {
       return opened;
     },
   });
-}
-
-function servedOf({ metrics }: Context<Values>) {
-  const requests = metrics.counter({
-    name: `${metrics.prefix}requests_total`,
-    help: "Requests of the endpoint answered, by command and result.",
-    labels: ["space", "command", "result"],
-  });
-  const seconds = metrics.histogram({
-    name: `${metrics.prefix}request_duration_seconds`,
-    help: "From a request's arrival to its answer.",
-    labels: ["space", "command"],
-  });
-  return (space: string, command: string, result: string, milliseconds: number): void => {
-    requests.inc({ space, command, result });
-    seconds.observe({ space, command }, milliseconds / 1000);
-  };
 }
 
 const PLANE_WORDS: Readonly<Record<ClaimState["kind"], string>> = {

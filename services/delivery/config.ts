@@ -1,6 +1,6 @@
 /** Settings of the delivery service. */
 import { defineConfig, setting } from "../../shared/daemon/config.ts";
-import { COMMON_SETTINGS, SPACE_SETTINGS, line, oneOf, wholeNumber } from "../../shared/daemon/settings.ts";
+import { BROKER_MODE, COMMON_SETTINGS, SPACE_SETTINGS, line, wholeNumber } from "../../shared/daemon/settings.ts";
 
 export const deliveryConfig = defineConfig("COTAL_DELIVERY_", {
   ...COMMON_SETTINGS,
@@ -9,16 +9,10 @@ export const deliveryConfig = defineConfig("COTAL_DELIVERY_", {
     env: "COTAL_DELIVERY_KEYS",
     schema: line,
     default: "/var/lib/cotal/spaces/{space}/delivery",
-    doc: "The folder with the delivery service's own files; `{space}` stands for the space.",
+    doc: "The folder with the delivery service's own files; `{space}` stands for the space. Not read in an open space.",
     example: "/run/secrets/{space}",
   }),
-  instance: setting({
-    env: "COTAL_DELIVERY_INSTANCE",
-    schema: oneOf(["one", "host"]),
-    default: "one",
-    doc: "`host`: one of several instances on the same keys, told apart by the names of their hosts (containers, pods). `one`: there is one; of two the later one serves.",
-    example: "host",
-  }),
+  mode: BROKER_MODE,
   concurrency: setting({
     env: "COTAL_DELIVERY_CONCURRENCY",
     schema: wholeNumber(1, 10_000),

@@ -8,7 +8,6 @@
  *    credential is written by who writes the ledger, before that one answers us (`issued.json`).
  * 2. Whatever was opened is given back, also when a later step fails.
  */
-import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import {
   type ConnectOptions,
@@ -16,8 +15,7 @@ import {
   type ConnectionStatus,
   openConnection,
 } from "../../shared/broker/connect.ts";
-import { type OwnUsers, ownCredential } from "../../shared/broker/own-credential.ts";
-import { leaderLast } from "../../shared/broker/reads.ts";
+import type { OwnUsers } from "../../shared/broker/own-credential.ts";
 import { keepRegistered } from "../../shared/client/registered.ts";
 import { within } from "../../shared/client/shutdown.ts";
 import type { KeptSpace, SpaceHooks } from "../../shared/daemon/spaces.ts";
@@ -25,30 +23,31 @@ import { Life } from "../../shared/grants/matrix.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { daemonPrincipal } from "../../shared/ledger/self.ts";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
-import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
-import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
-import { dotForm, drawNonce } from "../../shared/protocol/base/principals.ts";
-import { SPACE_KEY } from "../../shared/protocol/chat/channel-config.ts";
-import { SpaceSettings } from "../../shared/protocol/chat/space-settings.ts";
+import { dotForm } from "../../shared/protocol/base/principals.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
-import { instanceOfHost } from "../../shared/protocol/endpoint/instances.ts";
-import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
-import { type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
+import type { ServedEvent } from "../../shared/serve/serve.ts";
 import { type AnycastEvent, createAnycast } from "./anycast/anycast.ts";
 import { deliveryHandlers } from "./commands.ts";
+import { createCredentials } from "./credentials.ts";
 import { type GroupEvent, keepGroups } from "./fanout/groups.ts";
 import { type DeliveryKeys, readDeliveryKeys } from "./keys.ts";
+import { takeInstance } from "./instance.ts";
 import { createPlane, holderOf } from "./liveness/plane.ts";
+import { mediatorOf, readHandlers } from "./mediator/mediator.ts";
+import { storedAcl } from "./mediator/read-list.ts";
 import { gatherOver } from "./oracle/gather.ts";
 import { type Seen, look, shareLooks } from "./oracle/look.ts";
 import { type Kicked, type Oracle, createOracle, kickOver } from "./oracle/oracle.ts";
+import { openUnguarded } from "./open-broker.ts";
 import { type RowsOptions, beginRows, enterRows } from "./rows.ts";
-import { storeCredential } from "./store.ts";
+import { serveDelivery } from "./serve-delivery.ts";
+import { readSettings } from "./settings.ts";
 
 export type PlaneEvent = { readonly kind: "dropped"; readonly why: string };
 
 export type OpenSpaceOptions = SpaceHooks & {
   readonly servers: readonly string[];
+  readonly mode: "accounts" | "open";
   readonly keysPattern: string;
   readonly users: OwnUsers;
   readonly concurrency: number;
@@ -63,17 +62,11 @@ export type OpenSpaceOptions = SpaceHooks & {
   readonly onGroup: (event: GroupEvent) => void;
   /** When the credential of the system account ends, and what time it is, in Unix seconds. */
   readonly onEvictorEnd: (at: number, now: number) => void;
-  /** What tells instances on the same keys apart; left out where there is one. */
-  readonly host?: string;
   /** Life of this process's own credential, in seconds. */
   readonly lifeSeconds?: number;
 };
 
-export type OpenSpace = KeptSpace & {
-  readonly principal: string;
-  readonly instanceId: string;
-  readonly epoch: number;
-};
+export type OpenSpace = KeptSpace & { readonly principal: string; readonly epoch: number };
 
 const FAREWELL_MS = 5000;
 
@@ -83,12 +76,13 @@ const nowSeconds = (): number => Math.floor(Date.now() / 1000);
 export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
   const opened: Connection[] = [];
   const dial: Dial = async (name, { authenticator, inboxPrefix }, also) => {
+    const as = authenticator === undefined ? { inboxPrefix } : { authenticator, inboxPrefix };
     const dialed = dialOptions(options, name);
     const onStatus: OnStatus = (status) => {
       dialed.onStatus?.(status);
       also?.(status);
     };
-    const connection = await openConnection({ ...dialed, onStatus, authenticator, inboxPrefix });
+    const connection = await openConnection({ ...dialed, onStatus, ...as });
     opened.push(connection);
     options.onStatus(name, { type: "up", server: "", version: connection.version });
     return connection;
@@ -99,17 +93,22 @@ export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
     await Promise.all(opened.splice(0).map((connection) => connection.drain()));
   };
   try {
-    const served = await take(options, dial, running);
-    return { ...served, broken: Promise.race(opened.map(({ closed }) => closed)), close };
+    if (options.mode === "open") {
+      const served = await openUnguarded(options, dial);
+      return { ...served, broken: Promise.race(opened.map(({ closed }) => closed)), close };
+    }
+    const { lost, ...served } = await take(options, dial, running);
+    return { ...served, broken: Promise.race([lost, ...opened.map(({ closed }) => closed)]), close };
   } catch (error) {
     await close();
     throw error;
   }
 }
 
-type Dialed = Required<Pick<ConnectOptions, "authenticator" | "inboxPrefix">>;
+/** What a connection is opened as; without an authenticator where a broker is open. */
+type Dialed = Pick<ConnectOptions, "authenticator" | "inboxPrefix">;
 type OnStatus = (status: ConnectionStatus) => void;
-type Dial = (name: string, own: Dialed, onStatus?: OnStatus) => Promise<Connection>;
+export type Dial = (name: string, own: Dialed, onStatus?: OnStatus) => Promise<Connection>;
 
 function dialOptions(options: OpenSpaceOptions, name: string): Omit<ConnectOptions, keyof Dialed> {
   return {
@@ -128,7 +127,7 @@ async function take(
   options: OpenSpaceOptions,
   dial: Dial,
   running: Running,
-): Promise<Omit<OpenSpace, "broken" | "close">> {
+): Promise<Omit<OpenSpace, "broken" | "close"> & { readonly lost: Promise<CotalError> }> {
   const { space, lifeSeconds = Life.Host } = options;
   const keys = readDeliveryKeys(options.keysPattern, space);
   const me = { principal: daemonPrincipal(keys.ownerSecret, space, "delivery"), uid: keys.uid };
@@ -147,24 +146,22 @@ async function take(
   };
   const expires = nowSeconds() + lifeSeconds;
   const epoch = await options.users.entered(space, () => beginRows(rows, expires));
-  const instanceId = options.host === undefined ? me.uid : instanceOfHost(me.uid, options.host);
-  const scope = { space, holder: me, instanceId, epoch };
-  const storeOwn = await storeCredential({ keys, scope, user: storeUser, lifeSeconds, nowSeconds });
-  const frontOwn = await ownCredential({
-    profile: "delivery",
-    user,
-    account: Account.Front,
-    accountKey: keys.file.front,
-    signer: keys.frontSigner,
-    lifeSeconds,
-    nowSeconds,
-    scope: { ...scope, inboxNonce: drawNonce(randomBytes) },
-  });
+  const credentials = createCredentials({ keys, users: { front: user, store: storeUser }, lifeSeconds, nowSeconds });
+  // Which instance it is stands in the store; there no row of a credential names one.
+  const scope = { space, holder: me, instanceId: me.uid, epoch };
+  const store = await dial("store", await credentials.of("delivery", Account.Store, scope));
+  const run = { uid: me.uid, epoch, principal: dotForm(me.principal) };
+  const instance = await takeInstance(store.nc, space, me.uid, { ...run, holder: `${me.uid}.${epoch}` });
+  running.push(instance.stop);
+  const { id: instanceId } = instance;
   let onFrontDown = (): void => undefined;
-  const front = await dial("front", frontOwn, (status) => {
+  const onStatus: OnStatus = (status) => {
     if (status.type === "down") onFrontDown();
-  });
-  const store = await dial("store", storeOwn);
+  };
+  const own = { ...scope, instanceId };
+  const front = await dial("front", await credentials.of("delivery", Account.Front, own), onStatus);
+  const readFront = await dial("reads", await credentials.of("delivery-reader", Account.Front, own));
+  const readStore = await dial("reads-store", await credentials.of("delivery-reader", Account.Store, own));
   const { expires: evictorEnd, ...evictor } = keys.evictor;
   const system = await dial("system", evictor);
   const stopping = new AbortController();
@@ -177,8 +174,9 @@ async function take(
     perHolder: options.perCaller,
     onEvent: options.onAnycast,
   });
-  const who = holderOf({ uid: instanceId, epoch, principal: dotForm(me.principal) });
-  const memberGroups = await groupsOf(store, space);
+  const who = holderOf({ ...run, instanceId });
+  // How many groups members fall into: a setting, changed only while nobody writes (H25).
+  const { groups: memberGroups } = await readSettings(store.nc, space);
   const plane = createPlane({
     space,
     groups: memberGroups,
@@ -203,34 +201,29 @@ async function take(
   onFrontDown = plane.disconnected;
   const oracle = oracleOver(options, keys, { front, system, stopping: stopping.signal });
   const registration = keepRegistered({
+    ...run,
     connection: front,
     space,
     endpoint: EndpointName.Delivery,
     me,
     instanceId,
-    epoch,
   });
-  const served = await serveEndpoint({
-    nc: front.nc,
-    space,
-    endpoint: EndpointName.Delivery,
-    instanceId,
-    epoch,
-    contract: ownContract(EndpointName.Delivery),
-    handlers: deliveryHandlers({ oracle, anycast: anycast.handlers, groups, store: store.nc, space }),
-    registrationRevision: registration.revision,
-    publicDescriptor: true,
-    concurrency: options.concurrency,
-    perCaller: options.perCaller,
-    onServed: options.onServed,
-    now: () => performance.now(),
+  const served = await serveDelivery(options, {
+    front: front.nc,
+    readFront: readFront.nc,
+    incarnation: { instanceId, epoch },
+    registration,
+    handlers: {
+      ...deliveryHandlers({ oracle, anycast: anycast.handlers, groups, store: store.nc, space }),
+      ...readHandlers(mediatorOf(space, readStore.nc, storedAcl(readStore.nc, space))),
+    },
   });
   registration.begin();
   await anycast.begin();
   return {
-    principal: dotForm(me.principal),
-    instanceId,
+    principal: run.principal,
     epoch,
+    lost: instance.lost,
     stopIntake: async () => {
       // Who waits for a proof is told at once: a stop that waited with him would be cut short.
       stopping.abort();
@@ -241,25 +234,12 @@ async function take(
     },
     renew: async () => {
       options.onEvictorEnd(evictorEnd(), nowSeconds());
-      for (const own of [frontOwn, storeOwn]) {
-        if (own.expires() - nowSeconds() > lifeSeconds / 2) continue;
-        await own.renew((next) => enterRows(rows, next));
+      for (const made of credentials.made) {
+        if (made.expires() - nowSeconds() > lifeSeconds / 2) continue;
+        await made.renew((next) => enterRows(rows, next));
       }
     },
   };
-}
-
-/** How many groups the members of the space fall into: a setting, changed only while nobody writes (H25). */
-async function groupsOf({ nc }: Connection, space: string): Promise<number> {
-  const { channels } = spaceNames(space).bucket;
-  const entry = await leaderLast(nc, bucketStream(channels), kvKey(channels, SPACE_KEY));
-  if (entry === undefined) {
-    throw new CotalError(ErrorCode.Unavailable, "the space has no settings yet", {
-      outcome: Outcome.NotExecuted,
-      next: "start its provisioner: it sets the space up; this is tried again by itself",
-    });
-  }
-  return SpaceSettings.parse(JSON.parse(new TextDecoder().decode(entry.data))).groups;
 }
 
 type Over = { readonly front: Connection; readonly system: Connection; readonly stopping: AbortSignal };

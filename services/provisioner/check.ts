@@ -6,6 +6,7 @@ import type { Drift } from "../../shared/broker/ensure.ts";
 import { streamState, verifyConsumer, verifyStreams } from "../../shared/broker/ensure.ts";
 import { rowPage } from "../../shared/broker/reads.ts";
 import { isUpgrade } from "../../shared/broker/upgrade.ts";
+import { registryPage } from "../../shared/serve/registry.ts";
 import {
   type ConsumerSpec,
   dlvConsumer,
@@ -19,8 +20,7 @@ import { protocolFindings } from "../../shared/protocol/endpoint/protocol-findin
 import type { Finding } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { AclRow } from "../../shared/protocol/ledger/rows.ts";
 import type { SpaceContext } from "./context.ts";
-import { endpoints } from "./endpoints.ts";
-import { parseJson } from "./rows.ts";
+import { parseJson } from "../../shared/broker/json-rows.ts";
 
 /** A skew under which timestamps of a conversation still read in order. */
 const MAX_SKEW_MS = 2000;
@@ -118,6 +118,9 @@ function ofDurable(who: string, { stream, name }: ConsumerSpec, { field, expecte
   };
 }
 
+/** Of the registry that is looked at in one go. */
+const REGISTRY_BYTES = 400_000;
+
 /** What instances report is read through this one; without it the listing of endpoints is old. */
 async function recordWriter({ store, space }: SpaceContext): Promise<Finding[]> {
   const spec = recordWriterConsumer(space);
@@ -138,7 +141,7 @@ async function foreignProtocols(context: SpaceContext): Promise<Finding[]> {
   const findings: Finding[] = [];
   let cursor: number | undefined;
   do {
-    const page = await endpoints(context, cursor === undefined ? {} : { cursor });
+    const page = await registryPage(context, cursor, REGISTRY_BYTES);
     findings.push(...protocolFindings(page.endpoints));
     ({ cursor } = page);
   } while (cursor !== undefined && findings.length < MAX_FINDINGS);

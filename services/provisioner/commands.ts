@@ -5,20 +5,16 @@
 import { ProvisionerCommand as Name } from "../../shared/grants/commands.ts";
 import { PROVISIONER_CLUSTER } from "../../shared/protocol/endpoint/provisioner-contract.ts";
 import { type HandlerTable, type Handlers, handlersOf } from "../../shared/serve/serve.ts";
-import { artifacts } from "./artifacts.ts";
 import { callerView } from "./caller-view.ts";
-import { channelSet, channels, frontier } from "./channels.ts";
+import { channelSet } from "./channels.ts";
 import { check } from "./check.ts";
 import type { SpaceContext } from "./context.ts";
 import { daemonEnter } from "./daemon-enter.ts";
 import { deprovision, deprovisionComplete } from "./deprovision.ts";
-import { endpoints } from "./endpoints.ts";
-import { dmHistory, history } from "./history.ts";
 import { limitsSet, limitsShow } from "./limits.ts";
 import { mint } from "./mint.ts";
 import { channelPurge, historyPurge } from "./purge.ts";
 import { register } from "./register.ts";
-import { roster } from "./roster.ts";
 import { endpointAssign } from "./serving/assign.ts";
 
 type ProvisionerHandlers = Handlers<typeof PROVISIONER_CLUSTER>;
@@ -27,11 +23,6 @@ export function provisionerHandlers(context: SpaceContext, instanceId: string): 
   // The grants and the contract name the same commands, or this does not type.
   const handlers: { readonly [N in Name]: ProvisionerHandlers[N] } = {
     [Name.Space]: () => Promise.resolve({ settings: context.settings }),
-    [Name.Channels]: (args, { caller }) => channels(context, caller, args),
-    [Name.Roster]: (args) => roster(context, args),
-    [Name.Frontier]: (args, { caller }) => frontier(context, caller, args),
-    [Name.History]: (args, { caller }) => history(context, caller, args),
-    [Name.DmHistory]: (args) => dmHistory(context, args),
     [Name.Mint]: (args) => mint(context, instanceId, args),
     [Name.Deprovision]: (args) => deprovision(context, args),
     [Name.DeprovisionComplete]: (args) => deprovisionComplete(context, args),
@@ -41,8 +32,6 @@ export function provisionerHandlers(context: SpaceContext, instanceId: string): 
     [Name.LimitsShow]: () => limitsShow(context),
     [Name.LimitsSet]: (args) => limitsSet(context, args),
     [Name.Check]: shared(() => check(context)),
-    [Name.Artifacts]: (args) => artifacts(context, args),
-    [Name.Endpoints]: (args) => endpoints(context, args),
     [Name.CallerView]: (args, { caller }) => callerView(context, caller, args),
     [Name.Register]: (args, { caller }) => register(context, caller, args),
     [Name.DaemonEnter]: (args, { caller }) => daemonEnter(context, caller, args),

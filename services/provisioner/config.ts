@@ -1,7 +1,7 @@
 /** Settings of the provisioner. */
 import { defineConfig, setting } from "../../shared/daemon/config.ts";
 import { Life } from "../../shared/grants/matrix.ts";
-import { COMMON_SETTINGS, SPACE_SETTINGS, line, oneOf, wholeNumber } from "../../shared/daemon/settings.ts";
+import { BROKER_MODE, COMMON_SETTINGS, SPACE_SETTINGS, line, wholeNumber } from "../../shared/daemon/settings.ts";
 
 export const provisionerConfig = defineConfig("COTAL_PROVISIONER_", {
   ...COMMON_SETTINGS,
@@ -13,13 +13,7 @@ export const provisionerConfig = defineConfig("COTAL_PROVISIONER_", {
     doc: "The folder with the provisioner's own files; `{space}` stands for the space. Not read in an open space.",
     example: "/run/secrets/{space}",
   }),
-  mode: setting({
-    env: "COTAL_BROKER",
-    schema: oneOf(["accounts", "open"]),
-    default: "accounts",
-    doc: "`accounts`: the broker has this operator's accounts. `open`: it has none, and anybody may do anything.",
-    example: "open",
-  }),
+  mode: BROKER_MODE,
   replicas: setting({
     env: "COTAL_REPLICAS",
     schema: wholeNumber(1, 3),

@@ -12,7 +12,6 @@ import type { OwnEndpoint } from "../../shared/protocol/endpoint/own-contracts.t
 import type { SpaceSettings } from "../../shared/protocol/chat/space-settings.ts";
 import type { Buckets } from "../../shared/serve/buckets.ts";
 import type { SigningKey } from "../../shared/trust/keys.ts";
-import type { AclReader } from "./acl.ts";
 import type { ProvisionerKeys } from "./keys.ts";
 
 /** Who may be let in, where this daemon decides: in a space with static credentials. */
@@ -44,14 +43,13 @@ export type SpaceContext = {
   readonly subjects: SpaceSubjects;
   readonly store: NatsConnection;
   readonly writer: Writer;
-  readonly acl: AclReader;
   readonly settings: SpaceSettings;
   readonly authority: Authority | undefined;
   readonly serving: Serving | undefined;
   /** How often an owner may register instances. */
   readonly registrations: Buckets;
-  /** Who the daemon of this name is here; an open space knows nobody. */
-  readonly daemon: ((name: OwnEndpoint) => Principal) | undefined;
+  /** Who the daemon of this name is here. */
+  readonly daemon: (name: OwnEndpoint) => Principal;
   /** A connection that lives for one removal of chat history; an open space needs none. */
   readonly purger: (() => Promise<Connection>) | undefined;
   readonly replicas: 1 | 3;
@@ -59,14 +57,6 @@ export type SpaceContext = {
   readonly now: () => number;
   readonly random: RandomBytes;
 };
-
-/** What the envelope of an answer takes beside its data, generously. */
-const ENVELOPE_BYTES = 16_384;
-
-/** Bytes of JSON that the data of one answer may have: at most `most`, and what the broker carries. */
-export function answerRoom({ store }: Pick<SpaceContext, "store">, most: number): number {
-  return Math.min(most, (store.info?.max_payload ?? most) - ENVELOPE_BYTES);
-}
 
 /** The authority of a space with static credentials; refuses in the other modes and says what to do. */
 export function staticAuthority(context: SpaceContext): Authority {

@@ -20,11 +20,7 @@ export async function daemonEnter(
 ): Promise<{ readonly epoch?: number }> {
   const { ledger } = staticAuthority(context);
   const me = dotForm(caller.principal);
-  const isServed = SERVED.some((name) => {
-    const daemon = context.daemon?.(name);
-    return daemon !== undefined && dotForm(daemon) === me;
-  });
-  if (!isServed) {
+  if (!SERVED.some((name) => dotForm(context.daemon(name)) === me)) {
     throw new CotalError(ErrorCode.PermissionDenied, `${me} is no daemon of this space`, {
       outcome: Outcome.NotExecuted,
       next: "nothing to do",

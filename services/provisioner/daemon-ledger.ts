@@ -7,15 +7,15 @@
  *    a credential that can ask for rows and do nothing else, and that is entered by the first thing it asks.
  * 2. In a space that people sign in to, this daemon holds no connection that could write the ledger.
  */
-import { setTimeout as sleep } from "node:timers/promises";
 import type { OwnCredential } from "../../shared/broker/own-credential.ts";
+import { patiently } from "../../shared/client/patiently.ts";
 import type { SpaceHooks } from "../../shared/daemon/spaces.ts";
 import { AuthCommand } from "../../shared/grants/commands.ts";
 import { enterCredential } from "../../shared/ledger/activation.ts";
 import { takeEpoch } from "../../shared/ledger/epoch.ts";
 import { type Holder, activateSelf } from "../../shared/ledger/self.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
-import { CotalError, ErrorCode, toCotalError } from "../../shared/protocol/base/errors.ts";
+import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
 import { DaemonEnterAnswer } from "../../shared/protocol/endpoint/auth-shapes.ts";
 import { type AskAuthOptions, askAuth } from "./ask-auth.ts";
 
@@ -53,17 +53,17 @@ export type AskedLedgerOptions = AskAuthOptions & {
 };
 
 const DEADLINE_MS = 5_000;
-/** How long a start waits for an auth service that starts beside it. */
-const WAIT_MS = 60_000;
-/** A wait is news only when it lasts. */
-const NEWS_AFTER_MS = 3_000;
-const LOOK_MS = 100;
+const SILENT = "the auth service of this space does not answer";
+const START_IT =
+  "start it: in a space that people sign in to, it alone writes the ledger; this is tried again by itself";
 
 /** In a space that people sign in to. */
 export function askedLedger(options: AskedLedgerOptions): DaemonLedger {
   return {
     begin: async (entries) => {
-      const { epoch } = await withPatience(options, () => ask(options, true, entries));
+      const { epoch } = await patiently({ ...options, silent: SILENT, next: START_IT }, () =>
+        ask(options, true, entries),
+      );
       if (epoch !== undefined) return epoch;
       throw new CotalError(ErrorCode.Internal, "the auth service gave no epoch", { next: "look at its version" });
     },
@@ -71,35 +71,6 @@ export function askedLedger(options: AskedLedgerOptions): DaemonLedger {
       await ask(options, false, entries);
     },
   };
-}
-
-/** Both start at once: the auth service waits for the stores that were just made, and comes a moment later. */
-async function withPatience<T>({ signal, waiting }: AskedLedgerOptions, run: () => Promise<T>): Promise<T> {
-  const began = Date.now();
-  let isTold = false;
-  for (;;) {
-    try {
-      return await run();
-    } catch (thrown) {
-      const error = toCotalError(thrown);
-      const absent = error.code === ErrorCode.Unavailable || error.code === ErrorCode.DeadlineExceeded;
-      const waited = Date.now() - began;
-      if (!absent || signal.aborted || waited > WAIT_MS) throw told(error, absent);
-      if (waited > NEWS_AFTER_MS && !isTold) {
-        isTold = true;
-        waiting(SILENT, START_IT);
-      }
-      await sleep(LOOK_MS, undefined, { signal }).catch(() => undefined);
-    }
-  }
-}
-
-const SILENT = "the auth service of this space does not answer";
-const START_IT =
-  "start it: in a space that people sign in to, it alone writes the ledger; this is tried again by itself";
-
-function told(error: CotalError, absent: boolean): CotalError {
-  return absent ? new CotalError(error.code, SILENT, { next: START_IT, cause: error }) : error;
 }
 
 async function ask(options: AskedLedgerOptions, begin: boolean, entries: readonly Entry[]) {

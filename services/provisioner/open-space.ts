@@ -17,7 +17,6 @@ import { inboxPrefix } from "../../shared/protocol/base/broker-subjects.ts";
 import { spaceNames } from "../../shared/protocol/base/names.ts";
 import { OPEN_OWNER, dotForm, drawLifecycleUid, drawNonce, principal } from "../../shared/protocol/base/principals.ts";
 import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
-import { openAcl, storedAcl } from "./acl.ts";
 import type { SpaceContext } from "./context.ts";
 import { daemonCalls } from "../../shared/client/evictions.ts";
 import { type OwnCredential, ownCredential } from "../../shared/broker/own-credential.ts";
@@ -138,7 +137,6 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
     ...parts(space, replicas),
     store: store.nc,
     writer,
-    acl: storedAcl(store.nc, space),
     settings,
     purger: shots.purger,
     authority: rows.store === undefined ? undefined : { keys, ledger: rows.store, cleaner: shots.cleaner },
@@ -210,12 +208,11 @@ async function openUnguarded(options: OpenSpaceOptions, dial: Dial): Promise<Ser
     ...parts(space, replicas),
     store: connection.nc,
     writer,
-    acl: openAcl,
     settings,
     purger: undefined,
     authority: undefined,
     serving: undefined,
-    daemon: undefined,
+    daemon: (endpoint) => principal(OPEN_OWNER, endpoint),
   };
   const served = await serve(options, { front: connection, desk: connection }, context, me, 1);
   return { ...served, principal: name, ...streams, upgraded: [], passedOver: [], renew: () => Promise.resolve() };

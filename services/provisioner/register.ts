@@ -3,7 +3,7 @@
  *
  * The contract of one of this project's own endpoints is not asked for: it stands in the source that both
  * were built from. Whoever registers it is the daemon of that name, by its principal, and speaks for its own
- * instance alone. Somebody else's endpoint brings its contract (`serving/`).
+ * instances alone. Somebody else's endpoint brings its contract (`serving/`).
  */
 import type { z } from "zod";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
@@ -29,7 +29,7 @@ async function registerOwn(
   { principal, uid }: Caller,
   { endpoint, instanceId, epoch, state }: z.infer<typeof OwnRegisterArgs>,
 ): Promise<RegisterAnswer> {
-  const daemon = isOwnEndpoint(endpoint) ? context.daemon?.(endpoint) : undefined;
+  const daemon = isOwnEndpoint(endpoint) ? context.daemon(endpoint) : undefined;
   const isItself =
     daemon?.owner === principal.owner && daemon.actor === principal.actor && isInstanceOf(uid, instanceId);
   if (!isOwnEndpoint(endpoint) || !isItself) {

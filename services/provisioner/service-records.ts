@@ -16,7 +16,7 @@ import { recordKey } from "../../shared/protocol/ledger/record-kinds.ts";
 import { RegistrationSpec, RegistrationStatus } from "../../shared/protocol/ledger/service-rows.ts";
 import { publishArtifacts } from "./artifacts.ts";
 import type { SpaceContext } from "./context.ts";
-import { changeJson, readJson } from "./rows.ts";
+import { changeJson, readJson } from "../../shared/broker/json-rows.ts";
 
 type Store = Pick<SpaceContext, "space" | "store" | "names" | "writer">;
 

@@ -14,7 +14,7 @@ import { spaceNames } from "../../shared/protocol/base/names.ts";
 import { OPEN_OWNER, dotForm, parseDotForm } from "../../shared/protocol/base/principals.ts";
 import { DEFAULTS_KEY, SPACE_KEY } from "../../shared/protocol/chat/channel-config.ts";
 import { type AuthMode, DEFAULT_LIMITS, SpaceSettings } from "../../shared/protocol/chat/space-settings.ts";
-import { changeJson, readJson } from "./rows.ts";
+import { changeJson, readJson } from "../../shared/broker/json-rows.ts";
 
 export type SetupOptions = {
   readonly space: string;

@@ -1,6 +1,7 @@
 /** The provisioner's spaces: what is counted, logged and opened for each. */
 import { ownUsers } from "../../shared/broker/own-credential.ts";
 import type { Context } from "../../shared/daemon/lifecycle.ts";
+import { countServed } from "../../shared/daemon/served.ts";
 import { type Spaces, keepSpaces as keep } from "../../shared/daemon/spaces.ts";
 import type { ServedEvent } from "../../shared/serve/serve.ts";
 import type { provisionerConfig } from "./config.ts";
@@ -12,16 +13,7 @@ type Values = ReturnType<typeof provisionerConfig.read>["values"];
 
 export function keepSpaces(context: Context<Values>): Spaces {
   const { values, log, metrics } = context;
-  const requests = metrics.counter({
-    name: `${metrics.prefix}requests_total`,
-    help: "Requests answered, by command and result.",
-    labels: ["space", "command", "result"],
-  });
-  const seconds = metrics.histogram({
-    name: `${metrics.prefix}request_duration_seconds`,
-    help: "From a request's arrival to its answer.",
-    labels: ["space", "command"],
-  });
+  const count = countServed(metrics);
   const records = recordSayings(context);
   const users = ownUsers();
   if (values.mode === "open") log.warn("this broker is open: nobody's identity is proved, and anybody may do anything");
@@ -43,8 +35,7 @@ export function keepSpaces(context: Context<Values>): Spaces {
         concurrency: values.concurrency,
         perCaller: values.perCaller,
         onServed: (event: ServedEvent) => {
-          requests.inc({ space, command: event.command, result: event.result });
-          seconds.observe({ space, command: event.command }, event.milliseconds / 1000);
+          count(space, event);
           log.debug("served", { space, ...event });
         },
       });

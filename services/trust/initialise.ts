@@ -52,7 +52,9 @@ function broker(): void {
 
 /** What the brokers of a cluster know of each other. Whoever is a route is believed everything: it needs a secret. */
 function clusterText(brokers: readonly string[]): string {
-  const secret = createPrivate(join(trustPaths(PLACE.state).root, "route.secret"), () => randomBytes(32).toString("hex"));
+  const secret = createPrivate(join(trustPaths(PLACE.state).root, "route.secret"), () =>
+    randomBytes(32).toString("hex"),
+  );
   const routes = brokers.map((name) => JSON.stringify(`nats://route:${secret}@${name}:6222`));
   return [
     "name: cotal",

@@ -1,5 +1,5 @@
 /**
- * Artifacts of contracts, read through the provisioner's mediated read (supplement A, "Digests"; H1).
+ * Artifacts of contracts, read through the delivery service's mediated read (supplement A, "Digests"; H1).
  *
  * Invariants
  * 1. Bytes are kept only if they have the digest that they were asked under. What has not is handed on, so
@@ -8,11 +8,12 @@
  * 3. What is asked for in one turn travels in one call, 32 at most.
  */
 import { LRUCache } from "lru-cache";
+import { ReadCommand } from "../grants/commands.ts";
 import { digestOf } from "../protocol/base/canonical.ts";
 import { CotalError, ErrorCode } from "../protocol/base/errors.ts";
 import type { FetchArtifact } from "../protocol/contract/closure.ts";
 import { EndpointName } from "../protocol/endpoint/grammar.ts";
-import { ArtifactsAnswer } from "../protocol/endpoint/provisioner-shapes.ts";
+import { ArtifactsAnswer } from "../protocol/endpoint/reads-shapes.ts";
 import type { Call } from "./caller.ts";
 
 const PER_CALL = 32;
@@ -57,7 +58,7 @@ export function createArtifacts({ call, deadlineMs, keptBytes = KEPT_BYTES }: Ar
   };
 
   const ask = async (digests: readonly string[]) => {
-    const { data } = await call(EndpointName.Provisioner, "artifacts", { digests }, { deadlineMs });
+    const { data } = await call(EndpointName.Delivery, ReadCommand.Artifacts, { digests }, { deadlineMs });
     const answer = ArtifactsAnswer.safeParse(data);
     if (!answer.success) throw stuck();
     return answer.data;
@@ -86,7 +87,7 @@ export function createArtifacts({ call, deadlineMs, keptBytes = KEPT_BYTES }: Ar
 }
 
 function stuck(): CotalError {
-  return new CotalError(ErrorCode.Internal, "the provisioner's answer holds none of the artifacts asked for", {
+  return new CotalError(ErrorCode.Internal, "the delivery service's answer holds none of the artifacts asked for", {
     next: "check that the daemons and this client are of one version",
   });
 }

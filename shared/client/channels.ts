@@ -35,6 +35,7 @@ import {
   type Replayed,
   type Room,
   type Settings,
+  doubt,
   isAway,
   learn,
   replayRange,
@@ -251,6 +252,15 @@ export function createChannels(options: ChannelsOptions): Channels {
       room.retries.add(setTimeout(() => void again(), waitMs));
     }
   };
+  /** Of a pattern, which no catching-up asks for: what it is like is asked again until somebody says. */
+  const learnLater = (room: Room, waitMs = RETRY_MS): void => {
+    const again = async (): Promise<void> => {
+      await relearn(room);
+      if (room.frontier === undefined) learnLater(room, Math.min(2 * waitMs, MAX_RETRY_MS));
+      else await establish(room);
+    };
+    room.retries.add(setTimeout(() => void again(), waitMs));
+  };
   /** The cursor may lie too far back by now, or the channel be another class. */
   const relearn = async (room: Room): Promise<void> => {
     try {
@@ -294,9 +304,11 @@ export function createChannels(options: ChannelsOptions): Channels {
     if (room.refused !== undefined) throw notJoined(channel, room.refused);
     rooms.set(channel, room);
     if (!(settings instanceof CotalError)) learn(room, settings, options.mode, events);
+    else if (memberships !== undefined) doubt(room, settings, events);
     if (!isConcrete(channel)) {
       events.tell({ type: "shortfall", subject: channel, message: NO_REPLAY });
       closeSeam(room);
+      if (settings instanceof CotalError && isAway(settings)) learnLater(room);
       await establish(room);
       return { ...view(room), replayed: Promise.resolve({ count: 0, complete: true }) };
     }

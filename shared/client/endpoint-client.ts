@@ -19,7 +19,7 @@ import { type Bind, DEFAULT_DEADLINE_MS, DeliveryClass } from "../protocol/endpo
 import { DetailKind } from "../protocol/endpoint/error-codes.ts";
 import { DESCRIBE, Route } from "../protocol/endpoint/grammar.ts";
 import type { RouteTo } from "../protocol/endpoint/request-subject.ts";
-import type { ShownEndpoint } from "../protocol/endpoint/provisioner-shapes.ts";
+import type { ShownEndpoint } from "../protocol/endpoint/reads-shapes.ts";
 import { createArtifacts } from "./artifacts.ts";
 import { type Call, type CallResult, callOn, resultOf } from "./caller.ts";
 import { type CallTarget, addressedTo } from "./call-target.ts";

@@ -9,12 +9,13 @@ import { AUTH_CLUSTER } from "../protocol/endpoint/auth-contract.ts";
 import { DELIVERY_CLUSTER } from "../protocol/endpoint/delivery-contract.ts";
 import { EndpointName } from "../protocol/endpoint/names.ts";
 import { PROVISIONER_CLUSTER } from "../protocol/endpoint/provisioner-contract.ts";
+import { READS_CLUSTER } from "../protocol/endpoint/reads-contract.ts";
 import type { Digests } from "./request.ts";
 
-const CLUSTERS: ReadonlyMap<string, ClusterDeclaration> = new Map<string, ClusterDeclaration>([
-  [EndpointName.Provisioner, PROVISIONER_CLUSTER],
-  [EndpointName.Auth, AUTH_CLUSTER],
-  [EndpointName.Delivery, DELIVERY_CLUSTER],
+const CLUSTERS: ReadonlyMap<string, readonly ClusterDeclaration[]> = new Map<string, readonly ClusterDeclaration[]>([
+  [EndpointName.Provisioner, [PROVISIONER_CLUSTER]],
+  [EndpointName.Auth, [AUTH_CLUSTER]],
+  [EndpointName.Delivery, [DELIVERY_CLUSTER, READS_CLUSTER]],
 ]);
 
 const known = new Map<string, Digests>();
@@ -24,7 +25,9 @@ export function ownDigests(endpoint: string, command: string): Digests | undefin
   const key = `${endpoint} ${command}`;
   const found = known.get(key);
   if (found !== undefined) return found;
-  const declared = CLUSTERS.get(endpoint)?.commands.find(({ name }) => name === command);
+  const declared = CLUSTERS.get(endpoint)
+    ?.flatMap(({ commands }) => commands)
+    .find(({ name }) => name === command);
   if (declared === undefined) return undefined;
   const digests = { inputDigest: zodClosure(declared.input).digest, outputDigest: zodClosure(declared.output).digest };
   known.set(key, digests);

@@ -1,14 +1,15 @@
 /**
- * Reads that the space's daemon makes for its members (decision H1): registry, roster, watermark,
- * history. A client of the space reaches no store itself.
+ * Reads that the space's daemons make for its members (decision H1): registry, roster, watermark and
+ * history by the delivery service, settings by the provisioner. A client of the space reaches no store itself.
  *
  * Invariants: an answer that does not parse is an error, never an empty result; a failed read is
  * told as such, so nobody takes it for "there is nothing" (§6).
  */
 import type { z } from "zod";
-import { ProvisionerCommand } from "../grants/commands.ts";
+import { ProvisionerCommand, ReadCommand } from "../grants/commands.ts";
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import { EndpointName } from "../protocol/endpoint/grammar.ts";
+import { SpaceAnswer } from "../protocol/endpoint/provisioner-shapes.ts";
 import {
   ChannelsAnswer,
   FrontierAnswer,
@@ -16,8 +17,7 @@ import {
   HistoryAnswer,
   type RosterArgs,
   RosterAnswer,
-  SpaceAnswer,
-} from "../protocol/endpoint/provisioner-shapes.ts";
+} from "../protocol/endpoint/reads-shapes.ts";
 import type { Call } from "./caller.ts";
 
 type Channels = z.infer<typeof ChannelsAnswer>;
@@ -33,11 +33,12 @@ export type Reads = {
 
 export function createReads(call: Call, deadlineMs: number): Reads {
   const read = async <Answer extends z.ZodType>(
-    command: ProvisionerCommand,
+    command: ReadCommand | typeof ProvisionerCommand.Space,
     args: unknown,
     answer: Answer,
   ): Promise<z.output<Answer>> => {
-    const { data } = await call(EndpointName.Provisioner, command, args, { deadlineMs });
+    const endpoint = command === ProvisionerCommand.Space ? EndpointName.Provisioner : EndpointName.Delivery;
+    const { data } = await call(endpoint, command, args, { deadlineMs });
     const parsed = answer.safeParse(data);
     if (parsed.success) return parsed.data;
     throw new CotalError(ErrorCode.Internal, `the answer to ${command} does not have the shape of one`, {
@@ -52,7 +53,7 @@ export function createReads(call: Call, deadlineMs: number): Reads {
       let cursor: number | undefined;
       for (;;) {
         const args = cursor === undefined ? {} : { cursor };
-        const page = await read(ProvisionerCommand.Channels, args, ChannelsAnswer);
+        const page = await read(ReadCommand.Channels, args, ChannelsAnswer);
         // A channel that is changed meanwhile is met again, with its newer settings.
         for (const entry of page.channels) found.set(entry.channel, entry);
         if (page.cursor === undefined) {
@@ -63,9 +64,9 @@ export function createReads(call: Call, deadlineMs: number): Reads {
         ({ cursor } = page);
       }
     },
-    frontier: (channel) => read(ProvisionerCommand.Frontier, { channel }, FrontierAnswer),
-    roster: (args) => read(ProvisionerCommand.Roster, args, RosterAnswer),
-    history: (args) => read(ProvisionerCommand.History, args, HistoryAnswer),
+    frontier: (channel) => read(ReadCommand.Frontier, { channel }, FrontierAnswer),
+    roster: (args) => read(ReadCommand.Roster, args, RosterAnswer),
+    history: (args) => read(ReadCommand.History, args, HistoryAnswer),
   };
 }
 

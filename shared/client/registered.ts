@@ -33,15 +33,21 @@ export type RegistrationParts = {
   /** What it serves. */
   readonly endpoint: EndpointName;
   readonly me: Caller;
-  /** Its own id, of those that this lifecycle may serve under. */
+  /** Its own, or one of those that its processes share out. */
   readonly instanceId: string;
   readonly epoch: number;
 };
 
 type State = z.infer<typeof OwnRegisterArgs>["state"];
 
-export function keepRegistered(parts: RegistrationParts): Registration {
-  const { connection, space, endpoint, me, instanceId, epoch } = parts;
+export function keepRegistered({
+  connection,
+  space,
+  endpoint,
+  me,
+  instanceId,
+  epoch,
+}: RegistrationParts): Registration {
   const { nc, inboxPrefix } = connection;
   const stopping = new AbortController();
   const call = createCaller({

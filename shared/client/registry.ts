@@ -1,11 +1,12 @@
 /**
- * The registry of what serves, read through the provisioner (supplement A, service record): for browsing,
+ * The registry of what serves, read through the delivery service (supplement A, service record): for browsing,
  * and for the set of instances that a scatter expects.
  */
+import { ReadCommand } from "../grants/commands.ts";
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import { PROTOCOL_VERSION } from "../protocol/contract/descriptor.ts";
 import { EndpointName } from "../protocol/endpoint/grammar.ts";
-import { EndpointsAnswer, type ShownEndpoint } from "../protocol/endpoint/provisioner-shapes.ts";
+import { EndpointsAnswer, type ShownEndpoint } from "../protocol/endpoint/reads-shapes.ts";
 import type { Call } from "./caller.ts";
 
 /** Every instance in the registry, by endpoint and instance; of one endpoint, if one is named. */
@@ -14,7 +15,7 @@ export async function readEndpoints(call: Call, deadlineMs: number, endpoint?: s
   let cursor: number | undefined;
   for (;;) {
     const args = cursor === undefined ? {} : { cursor };
-    const { data } = await call(EndpointName.Provisioner, "endpoints", args, { deadlineMs });
+    const { data } = await call(EndpointName.Delivery, ReadCommand.Endpoints, args, { deadlineMs });
     const page = EndpointsAnswer.safeParse(data);
     if (!page.success) throw malformed("the list of endpoints does not have the shape of one");
     for (const entry of page.data.endpoints) {

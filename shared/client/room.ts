@@ -7,11 +7,13 @@
  */
 import type { Subscription } from "@nats-io/transport-node";
 import { type CotalError, ErrorCode } from "../protocol/base/errors.ts";
+import { isConcrete } from "../protocol/base/channels.ts";
 import { type DeliveryClass, effectiveConfig } from "../protocol/chat/channel-config.ts";
 import type { Delivery } from "../protocol/chat/message.ts";
 import type { Events } from "./events.ts";
 import type { HistoryRange } from "./history.ts";
 import type { Mode } from "./identity.ts";
+import { shortfallOf } from "./memberships.ts";
 import type { Reads } from "./reads.ts";
 
 export type JoinOptions = {
@@ -87,14 +89,23 @@ export const NO_REPLAY = "history is read one channel at a time, so a pattern br
 
 /** Takes the watermark and the effective class (§7), and says what falls short whoever is asked. */
 export function learn(room: Room, settings: Settings, mode: Mode, events: Events): void {
+  const told = room.shortfall;
   room.frontier = settings.frontier;
   room.position = settings.frontier;
   room.class = effectiveConfig(settings.config, settings.defaults).deliveryClass;
+  // What was feared of a channel that nobody could tell about holds of a durable one alone.
+  if (room.class !== "durable" && isConcrete(room.channel)) room.shortfall = undefined;
   if (isWide(room.channel)) room.shortfall = WIDE;
   else if (room.class === "durable" && mode === "open") room.shortfall = OPEN_SPACE;
-  if (room.shortfall !== undefined && !room.isMember) {
+  if (room.shortfall !== undefined && room.shortfall !== told && !room.isMember) {
     events.tell({ type: "shortfall", subject: room.channel, message: room.shortfall });
   }
+}
+
+/** Nobody can say what the channel is like: it may be durable, and then its backstop is not there (§7). */
+export function doubt(room: Room, error: CotalError, events: Events): void {
+  room.shortfall = isWide(room.channel) ? WIDE : shortfallOf(error);
+  events.tell({ type: "shortfall", subject: room.channel, message: room.shortfall });
 }
 
 const WIDE = "a subscription with * or the root > takes no durable membership: it is joined live only";

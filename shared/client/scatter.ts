@@ -15,7 +15,7 @@ import { CotalError, ErrorCode, Outcome, toCotalError } from "../protocol/base/e
 import { type Asked, readAnswer } from "../protocol/endpoint/answer.ts";
 import { replyError } from "../protocol/endpoint/envelope.ts";
 import { type Incarnation, parseReplySubject } from "../protocol/endpoint/grammar.ts";
-import type { ShownEndpoint } from "../protocol/endpoint/provisioner-shapes.ts";
+import type { ShownEndpoint } from "../protocol/endpoint/reads-shapes.ts";
 import type { Rail } from "./rail.ts";
 import type { RailRequest } from "./request.ts";
 import { isLive } from "./registry.ts";

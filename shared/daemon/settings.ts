@@ -118,6 +118,15 @@ export const COMMON_SETTINGS = {
   }),
 } satisfies Record<string, Setting<unknown>>;
 
+/** Of a daemon that also serves a broker without accounts. */
+export const BROKER_MODE = setting({
+  env: "COTAL_BROKER",
+  schema: oneOf(["accounts", "open"]),
+  default: "accounts",
+  doc: "`accounts`: the broker has this operator's accounts. `open`: it has none, and anybody may do anything.",
+  example: "open",
+});
+
 /** And of one that serves spaces of a broker. */
 export const SPACE_SETTINGS = {
   servers: setting({

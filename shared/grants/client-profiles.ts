@@ -30,7 +30,9 @@ import {
   MEMBER_READS,
   OPERATOR_AUTH_COMMANDS,
   OPERATOR_COMMANDS,
+  OPERATOR_READS,
   ProvisionerCommand,
+  ReadCommand,
   SERVE_COMMANDS,
 } from "./commands.ts";
 
@@ -94,6 +96,14 @@ function commandRows(
   return commands.map((command) => pub(front, ep.oneGrant(endpoint, command, scope.holder), why));
 }
 
+/** The space's settings, and the mediated reads of whoever belongs to it. */
+function readRows(scope: HolderScope, reads: readonly ReadCommand[]): Row[] {
+  return [
+    ...commandRows(scope, [ProvisionerCommand.Space], "H54, settings of the space"),
+    ...commandRows(scope, reads, "§9 mediated reads (H1)", EndpointName.Delivery),
+  ];
+}
+
 /** Pull and ack of one durable of the holder's own; never create, info or delete. */
 function bindRows(stream: string, durable: string, why: string): Row[] {
   return [pub(front, jsApi.next(stream, durable), why), pub(front, jsAck.of(stream, durable), why)];
@@ -122,7 +132,7 @@ export function agentRows(scope: AgentScope): Row[] {
     ...livenessRows(scope),
     pub(front, kvKey(names.bucket.presence, dotForm(me)), "§6 own presence key"),
     describeRow(scope),
-    ...commandRows(scope, MEMBER_READS, "§9 mediated reads (H1)"),
+    ...readRows(scope, MEMBER_READS),
     ...commandRows(scope, ANYCAST_COMMANDS, "§8.1 own requests to a role", EndpointName.Delivery),
     ...commandRows(scope, MEMBER_COMMANDS, "§7 own durable membership", EndpointName.Delivery),
     ...bindRows(names.dm, dmDurable(me, uid), "§8 own inbox, bind only"),
@@ -176,7 +186,7 @@ export function observerRows(scope: HolderScope): Row[] {
     ...callerRows(scope),
     sub(front, spaceSubjects(scope.space).chatAll, "§9 observer, all chat"),
     sub(front, kvAll(spaceNames(scope.space).bucket.presence), "§9 observer, presence"),
-    ...commandRows(scope, MEMBER_READS, "§9 observer, mediated reads"),
+    ...readRows(scope, MEMBER_READS),
   ];
 }
 
@@ -186,7 +196,7 @@ export function adminRows(scope: HolderScope): Row[] {
     ...observerRows(scope),
     sub(front, subjects.instAll, "§9 admin, live direct messages"),
     sub(front, subjects.svcAll, "§9 admin, live anycast"),
-    ...commandRows(scope, [ProvisionerCommand.DmHistory], "§9 admin, DM history, mediated"),
+    ...commandRows(scope, [ReadCommand.DmHistory], "§9 admin, DM history, mediated", EndpointName.Delivery),
   ];
 }
 
@@ -195,6 +205,7 @@ export function operatorRows(scope: HolderScope): Row[] {
     ...callerRows(scope),
     describeRow(scope),
     ...commandRows(scope, OPERATOR_COMMANDS, "supplement F, operator"),
+    ...commandRows(scope, OPERATOR_READS, "supplement F, operator, mediated reads", EndpointName.Delivery),
     ...commandRows(scope, OPERATOR_AUTH_COMMANDS, "supplement F, operator, actor ledger", EndpointName.Auth),
     ...livenessRows(scope),
   ];

@@ -1,8 +1,7 @@
 /**
  * Commands of the endpoints of this project, and who may call them.
  *
- * A grant names a command, so the broker enforces it (§13.9); the handler only narrows. The
- * delivery daemon will take over the reads from the provisioner (architecture §8).
+ * A grant names a command, so the broker enforces it (§13.9); the handler only narrows.
  */
 
 import { Scope } from "../protocol/endpoint/views.ts";
@@ -10,11 +9,6 @@ import { Scope } from "../protocol/endpoint/views.ts";
 /** Served by the provisioner. */
 export const ProvisionerCommand = {
   Space: "space",
-  Channels: "channels",
-  Roster: "roster",
-  Frontier: "frontier",
-  History: "history",
-  DmHistory: "dm-history",
   Mint: "mint",
   Deprovision: "deprovision",
   DeprovisionComplete: "deprovision-complete",
@@ -24,8 +18,6 @@ export const ProvisionerCommand = {
   Check: "check",
   ChannelPurge: "channel-purge",
   HistoryPurge: "history-purge",
-  Artifacts: "artifacts",
-  Endpoints: "endpoints",
   Register: "register",
   EndpointAssign: "endpoint-assign",
   CallerView: "caller-view",
@@ -62,6 +54,19 @@ export const DeliveryCommand = {
 } as const;
 export type DeliveryCommand = (typeof DeliveryCommand)[keyof typeof DeliveryCommand];
 
+/** Mediated reads, served by the delivery service beside its other commands (decision H1). */
+export const ReadCommand = {
+  Channels: "channels",
+  Roster: "roster",
+  Frontier: "frontier",
+  History: "history",
+  DmHistory: "dm-history",
+  Artifacts: "artifacts",
+  Endpoints: "endpoints",
+  Records: "records",
+} as const;
+export type ReadCommand = (typeof ReadCommand)[keyof typeof ReadCommand];
+
 /** What of it the two daemons may ask for that end somebody's credentials (PF.04). */
 export const BARRIER_COMMANDS: readonly DeliveryCommand[] = [
   DeliveryCommand.EvictPrincipals,
@@ -93,22 +98,31 @@ export const OPERATOR_AUTH_COMMANDS: readonly AuthCommand[] = [
   AuthCommand.ActorList,
 ];
 
-/** Mediated reads that every member of a space may ask for; what has a channel is cut to the caller's ACL. */
-export const MEMBER_READS: readonly ProvisionerCommand[] = [
-  ProvisionerCommand.Space,
-  ProvisionerCommand.Channels,
-  ProvisionerCommand.Roster,
-  ProvisionerCommand.Frontier,
-  ProvisionerCommand.History,
-  ProvisionerCommand.Artifacts,
-  ProvisionerCommand.Endpoints,
+/** Mediated reads that every member of a space may ask for: all but direct messages of others. */
+export const MEMBER_READS: readonly ReadCommand[] = [
+  ReadCommand.Channels,
+  ReadCommand.Roster,
+  ReadCommand.Frontier,
+  ReadCommand.History,
+  ReadCommand.Artifacts,
+  ReadCommand.Endpoints,
+  ReadCommand.Records,
 ];
+
+/** The operator reads no channel. */
+export const OPERATOR_READS: readonly ReadCommand[] = [
+  ReadCommand.Channels,
+  ReadCommand.Roster,
+  ReadCommand.Artifacts,
+  ReadCommand.Endpoints,
+];
+
+/** What a manifest is compared with (supplement F). */
+export const DEPLOYER_READS: readonly ReadCommand[] = [ReadCommand.Channels, ReadCommand.Roster];
 
 /** What the operator's own credential may ask for. */
 export const OPERATOR_COMMANDS: readonly ProvisionerCommand[] = [
   ProvisionerCommand.Space,
-  ProvisionerCommand.Channels,
-  ProvisionerCommand.Roster,
   ProvisionerCommand.Mint,
   ProvisionerCommand.Deprovision,
   ProvisionerCommand.DeprovisionComplete,
@@ -118,8 +132,6 @@ export const OPERATOR_COMMANDS: readonly ProvisionerCommand[] = [
   ProvisionerCommand.Check,
   ProvisionerCommand.ChannelPurge,
   ProvisionerCommand.HistoryPurge,
-  ProvisionerCommand.Artifacts,
-  ProvisionerCommand.Endpoints,
   ProvisionerCommand.EndpointAssign,
 ];
 
@@ -152,8 +164,6 @@ export const DESK_COMMANDS: readonly ProvisionerCommand[] = [
 /** What a `deployer` may ask for: to compare a manifest with the space, and to apply it (supplement F). */
 export const DEPLOYER_COMMANDS: readonly ProvisionerCommand[] = [
   ProvisionerCommand.Space,
-  ProvisionerCommand.Channels,
-  ProvisionerCommand.Roster,
   ProvisionerCommand.ChannelSet,
   ProvisionerCommand.Check,
 ];

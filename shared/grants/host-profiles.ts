@@ -32,6 +32,7 @@ import {
   DeliveryCommand,
   EDGE_COMMANDS,
   ProvisionerCommand,
+  ReadCommand,
 } from "./commands.ts";
 import type { HolderScope } from "./client-profiles.ts";
 import { Account, type Row, pub, queueSub, sub } from "./row.ts";
@@ -98,7 +99,7 @@ export function serviceRows(scope: ServiceScope): Row[] {
 }
 
 /** Buckets the provisioner reads by key or page. */
-const READ_BUCKETS: readonly BucketKey[] = ["presence", "channels", "acl", "leases", "records"];
+const READ_BUCKETS: readonly BucketKey[] = ["channels", "acl", "leases", "records"];
 
 /** Buckets whose rows the provisioner writes. */
 const WRITE_BUCKETS: readonly BucketKey[] = ["channels", "leases"];
@@ -130,8 +131,6 @@ export function provisionerRows(scope: ServeScope): Row[] {
       pub(store, `${jsApi.consumerCreate(stream, "*")}.>`, "§8 durables per lifecycle and role"),
       pub(store, jsApi.consumerInfo(stream, "*"), "§8 durables, shape proof"),
     ]),
-    ...[names.chat, names.dm].map((stream) => pub(store, jsApi.messageGet(stream), "§9 mediated history")),
-    pub(store, jsApi.directGet(names.chat), "§9 mediated history, paged"),
     ...READ_BUCKETS.flatMap((key) => {
       const stream = bucketStream(names.bucket[key]);
       return [
@@ -144,7 +143,7 @@ export function provisionerRows(scope: ServeScope): Row[] {
       pub(store, kvKey(names.bucket.records, filter), "supplement B, service records, governance heads"),
     ),
     pub(store, spaceSubjects(scope.space).epcAll, "supplement E, contract publisher"),
-    pub(store, jsApi.messageGet(names.epc), "supplement A, artifacts as they are published"),
+    pub(store, jsApi.messageGet(names.epc), "supplement A, what is published already"),
     ...recordWriterRows(scope.space),
   ];
 }
@@ -282,6 +281,31 @@ export function deliveryRows(scope: ServeScope): Row[] {
     ...livenessRows(scope),
     ...anycastRows(scope),
     ...fanoutRows(scope),
+  ];
+}
+
+/** Buckets that a mediated read pages through. */
+const MEDIATED_PAGES: readonly BucketKey[] = ["channels", "presence", "records"];
+/** Buckets of which a mediated read needs one row as it is at the leader. */
+const MEDIATED_ROWS: readonly BucketKey[] = ["acl", "channels", "records"];
+
+/**
+ * The delivery service's second pair of connections: mediated reads (decision H1). It writes nothing: in front it
+ * hears the reads, and what answers them goes out where the other answers do.
+ */
+export function deliveryReaderRows(scope: ServeScope): Row[] {
+  const names = spaceNames(scope.space);
+  const streamOf = (key: BucketKey): string => bucketStream(names.bucket[key]);
+  return [
+    inbox(front, scope),
+    ...serveRows(scope, EndpointName.Delivery, Object.values(ReadCommand)),
+    inbox(store, scope),
+    pub(store, jsApi.streamInfo(names.chat), "§7 the frontier, and where history begins and ends"),
+    pub(store, jsApi.directGet(names.chat), "§9 mediated history, paged"),
+    pub(store, jsApi.messageGet(names.dm), "§9 mediated history of direct messages"),
+    pub(store, jsApi.messageGet(names.epc), "supplement A, artifacts as they are published"),
+    ...MEDIATED_ROWS.map((key) => pub(store, jsApi.messageGet(streamOf(key)), "leader read of a row")),
+    ...MEDIATED_PAGES.map((key) => pub(store, jsApi.directGet(streamOf(key)), "paged read of rows")),
   ];
 }
 

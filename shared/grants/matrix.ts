@@ -39,6 +39,7 @@ import {
   authLedgerRows,
   authServerRows,
   connectionEvictorRows,
+  deliveryReaderRows,
   deliveryRows,
   deprovisionerRows,
   entrantRows,
@@ -131,7 +132,7 @@ export const PROFILES = {
     rows: probeRows,
   }),
   provisioner: built<ServeScope>({
-    summary: "sets the space up, mints, keeps limits and settings, serves the first mediated reads",
+    summary: "sets the space up, mints, keeps limits and settings",
     accounts: [Front, Store],
     trusted: true,
     lifeSeconds: Life.Host,
@@ -221,6 +222,13 @@ export const PROFILES = {
     trusted: true,
     lifeSeconds: Life.Host,
     rows: deliveryRows,
+  }),
+  "delivery-reader": built<ServeScope>({
+    summary: "the delivery service's second pair of connections: mediated reads, and no write",
+    accounts: [Front, Store],
+    trusted: true,
+    lifeSeconds: Life.Host,
+    rows: deliveryReaderRows,
   }),
   "daemon-entrant": built<HolderScope>({
     summary: "a daemon that asks whoever writes the ledger to enter its credentials",

@@ -11,7 +11,7 @@ import { inboxGrant, jsAck, jsApi, objectChunks, objectMeta } from "../protocol/
 import { dmDurable, spaceNames, transferBucket, transferObject } from "../protocol/base/names.ts";
 import { EndpointName, endpointSubjects } from "../protocol/endpoint/grammar.ts";
 import type { HolderScope } from "./client-profiles.ts";
-import { DEPLOYER_COMMANDS, MANAGER_COMMANDS, ProvisionerCommand } from "./commands.ts";
+import { DEPLOYER_COMMANDS, DEPLOYER_READS, MANAGER_COMMANDS, ProvisionerCommand, ReadCommand } from "./commands.ts";
 import { Account, type Row, pub, sub } from "./row.ts";
 
 export type ManagerCallerScope = HolderScope & {
@@ -35,28 +35,34 @@ const inbox = ({ holder, inboxNonce }: HolderScope): Row => sub(front, inboxGran
 const replies = ({ space, holder }: HolderScope): Row =>
   sub(front, endpointSubjects(space).replyGrant(holder), "§13.2 reply rail");
 
-/** Commands of the provisioner and what answers them. */
-function callerOf(scope: HolderScope, commands: readonly ProvisionerCommand[], why: string): Row[] {
+/** Commands of the provisioner, mediated reads, and what answers both. */
+function callerOf(
+  scope: HolderScope,
+  commands: readonly ProvisionerCommand[],
+  why: string,
+  reads: readonly ReadCommand[] = [ReadCommand.Channels],
+): Row[] {
   const ep = endpointSubjects(scope.space);
   return [
     inbox(scope),
     replies(scope),
     ...commands.map((command) => pub(front, ep.oneGrant(EndpointName.Provisioner, command, scope.holder), why)),
+    ...reads.map((command) => pub(front, ep.oneGrant(EndpointName.Delivery, command, scope.holder), why)),
   ];
 }
 
-const { Channels, ChannelSet, ChannelPurge, HistoryPurge } = ProvisionerCommand;
+const { ChannelSet, ChannelPurge, HistoryPurge } = ProvisionerCommand;
 
 export const channelWriterRows = (scope: HolderScope): Row[] =>
-  callerOf(scope, [Channels, ChannelSet], "supplement F, channel-writer");
+  callerOf(scope, [ChannelSet], "supplement F, channel-writer");
 
-export const channelPurgerRows = (scope: HolderScope): Row[] =>
-  callerOf(scope, [Channels, ChannelPurge], "§10 channel-purger");
+export const channelPurgerRows = (scope: HolderScope): Row[] => callerOf(scope, [ChannelPurge], "§10 channel-purger");
 
 export const purgerRows = (scope: HolderScope): Row[] =>
-  callerOf(scope, [Channels, ChannelPurge, HistoryPurge], "supplement F, purger");
+  callerOf(scope, [ChannelPurge, HistoryPurge], "supplement F, purger");
 
-export const deployerRows = (scope: HolderScope): Row[] => callerOf(scope, DEPLOYER_COMMANDS, "supplement F, deployer");
+export const deployerRows = (scope: HolderScope): Row[] =>
+  callerOf(scope, DEPLOYER_COMMANDS, "supplement F, deployer", DEPLOYER_READS);
 
 export function managerCallerRows(scope: ManagerCallerScope): Row[] {
   const ep = endpointSubjects(scope.space);

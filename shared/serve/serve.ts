@@ -30,7 +30,7 @@ import { type Responder, answerTo } from "./answer.ts";
 import type { Guard, HandlerTable } from "./handlers.ts";
 import { send } from "./send.ts";
 import { servedCommands } from "./served.ts";
-import { createPlaces } from "./places.ts";
+import { type Places, createPlaces } from "./places.ts";
 
 export { type CallContext, type Handler, type HandlerTable, type Handlers, handlersOf } from "./handlers.ts";
 
@@ -62,9 +62,11 @@ export type ServeOptions = {
   /** Needed for a contract with targets: throws if a target is no more what it was. */
   readonly checkTarget?: (target: BodyTarget, caller: Caller) => Promise<void>;
   readonly guard?: Guard;
-  /** Requests that may run at once. */
+  /** Commands that share places: those of one lane take none from another. One lane, if it is left out. */
+  readonly lane?: (command: string) => string;
+  /** Requests of a lane that may run at once. */
   readonly concurrency: number;
-  /** Requests of one caller that may run at once. */
+  /** Requests of one caller that may run at once in it. */
   readonly perCaller: number;
   readonly onServed: (event: ServedEvent) => void;
   readonly now: () => number;
@@ -92,13 +94,21 @@ export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoi
   };
   const rails = endpointSubjects(space);
   const replyTo = rails.replies(endpoint, responder.self);
-  const places = createPlaces(options.concurrency, options.perCaller);
+  const { lane = () => "" } = options;
+  const lanes = new Map<string, Places>();
+  const placesOf = (command: string): Places => {
+    const name = lane(command);
+    const places = lanes.get(name) ?? createPlaces(options.concurrency, options.perCaller);
+    lanes.set(name, places);
+    return places;
+  };
   /** Everything that is being answered, refusals too: what `stop` waits for. */
   const running = new Set<Promise<void>>();
 
   const answer = async (subject: EndpointRequestSubject, bytes: Uint8Array): Promise<void> => {
     const started = now();
     const from = `${subject.owner}.${subject.actor}`;
+    const places = placesOf(subject.command);
     let placed = false;
     const takePlace = (): boolean => (placed = places.take(from));
     const { requestId, result, reply } = await answerTo(responder, subject, bytes, takePlace);

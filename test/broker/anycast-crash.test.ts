@@ -22,7 +22,7 @@ let store: NatsConnection;
 let serial = 0;
 
 beforeAll(async () => {
-  space = await startSpace();
+  space = await startSpace({ delivery: false });
   sessions = sessionsOf(space);
   store = await space.store();
 }, 60_000);

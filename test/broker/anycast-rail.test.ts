@@ -185,7 +185,8 @@ describe("W81.10 races over a real broker, two daemons", () => {
     const [alice, bob] = await Promise.all([sender(), holder(role)]);
     const won = { take: 0, cancel: 0 };
     const taken = new Set<number>();
-    for (let round = 0; round < 60; round += 1) {
+    // At least 60, and on until each has won: who is quicker is the machine's affair.
+    for (let round = 0; round < 60 || Math.min(won.take, won.cancel) === 0; round += 1) {
       const { seq, id } = await alice.ask(role, `r${round}`);
       const body = await patient(() => bob.body(seq, id));
       const draw = seeded(round + 1);
@@ -200,7 +201,6 @@ describe("W81.10 races over a real broker, two daemons", () => {
       expect([took, cancelled.state]).toEqual(isTaken ? ["ok", "taken"] : ["cancelled", "cancelled"]);
       expect(await patient(() => alice.asked.status({ seq, id }))).toMatchObject({ state: cancelled.state });
     }
-    expect(Math.min(won.take, won.cancel)).toBeGreaterThan(0);
     await until("all are told", async () => (await noticesTo(alice)).length === taken.size);
     expect(new Set((await noticesTo(alice)).map(({ seq }) => seq))).toEqual(taken);
   }, 120_000);
@@ -245,24 +245,26 @@ describe("W81.16 W81.17 daemons that are killed in between", () => {
         await one.ready();
       }
     })();
-    const asked = await Promise.all(Array.from({ length: 40 }, (_, at) => alice.ask(role, `k${at}`)));
     const ends: { seq: number; took: string; cancelled: AnycastStatus }[] = [];
-    for (const { seq, id } of asked) {
-      const [took, cancelled] = await Promise.all([
-        patient(
-          async () => bob.take(await bob.body(seq, id), { ms: 500 }),
-          (said) => ["ok", "cancelled"].includes(said),
-        ),
-        patient(
-          () => alice.asked.cancel({ seq, id }),
-          (status) => status.state === "taken" || (status.state === "cancelled" && status.removal !== "pending"),
-        ),
-      ]);
-      ends.push({ seq, took, cancelled });
+    // In waves, for as long as it takes: a quick machine is through 40 requests before the second kill.
+    for (let wave = 0; ends.length < 40 || kills < 4; wave += 1) {
+      const asked = await Promise.all(Array.from({ length: 10 }, (_, at) => alice.ask(role, `k${wave}-${at}`)));
+      for (const { seq, id } of asked) {
+        const [took, cancelled] = await Promise.all([
+          patient(
+            async () => bob.take(await bob.body(seq, id), { ms: 500 }),
+            (said) => ["ok", "cancelled"].includes(said),
+          ),
+          patient(
+            () => alice.asked.cancel({ seq, id }),
+            (status) => status.state === "taken" || (status.state === "cancelled" && status.removal !== "pending"),
+          ),
+        ]);
+        ends.push({ seq, took, cancelled });
+      }
     }
     isOver = true;
     await killing;
-    expect(kills).toBeGreaterThan(3);
     for (const { took, cancelled } of ends) {
       expect(cancelled.state).toBe(took === "ok" ? "taken" : "cancelled");
     }

@@ -224,7 +224,7 @@ describe("in an authenticated space", () => {
     const bob = await sessions.minted({ actor: "bob", subscribe: ["team.>"], publish: ["team.>"] });
     await expect(bob.join("secrets")).rejects.toMatchObject({ code: "permission-denied", outcome: "not-executed" });
     await expect(bob.join("team")).rejects.toMatchObject({ code: "permission-denied" });
-    expect(await bob.join("team.one")).toMatchObject({ state: "joined live" });
+    expect(await bob.join("team.one")).toMatchObject({ state: "joined durable" });
     expect(bob.joined().map(({ channel }) => channel)).toEqual(["team.one"]);
     const part = await sessions.minted({ actor: "part", subscribe: ["team.*"] });
     await expect(part.join("team.>")).rejects.toMatchObject({ code: "permission-denied" });
@@ -253,12 +253,24 @@ describe("in an authenticated space", () => {
   });
 
   test("W7.13: a durable channel without a backstop is joined live, never durable, and says so", async () => {
-    const bob = await sessions.minted({ actor: "bob2", subscribe: ["general"] });
-    const joined = await bob.join("general");
-    expect(joined).toMatchObject({ state: "joined live", class: "durable" });
-    expect(joined.shortfall).toContain("durable backstop unavailable");
-    expect(bob.told).toContainEqual(expect.objectContaining({ type: "shortfall", subject: "general" }));
-  });
+    const bob = await sessions.minted(
+      { actor: "bob2", subscribe: ["general", "team.>"] },
+      { limits: { readTimeoutMs: 1000 } },
+    );
+    await space.delivery?.kill();
+    for (const channel of ["general", "team.>"]) {
+      const joined = await bob.join(channel);
+      expect(joined).toMatchObject({ state: "joined live", class: "unknown" });
+      expect(joined.shortfall).toContain("durable backstop unavailable");
+      expect(bob.told).toContainEqual(expect.objectContaining({ type: "shortfall", subject: channel }));
+    }
+    space.delivery?.restart();
+    await space.delivery?.ready();
+    // With it back both become durable by themselves, the family too.
+    await until("both are durable", () => bob.joined().every(({ state }) => state === "joined durable"), 40_000);
+    expect(bob.joined().every(({ shortfall }) => shortfall === undefined)).toBe(true);
+    expect(bob.told.filter(({ type }) => type === "joined-durable")).toHaveLength(2);
+  }, 90_000);
 
   test("W8.07: history outside the read list is refused, and two reads at once both complete", async () => {
     const bob = await sessions.minted({ actor: "bob3", subscribe: ["hist"], publish: ["hist"] });
@@ -270,26 +282,28 @@ describe("in an authenticated space", () => {
 
   test("W7.05 W7.06: with nobody to ask, the broker itself refuses a join outside the read list", async () => {
     const bob = await sessions.minted({ actor: "alone", subscribe: ["team.>"] }, { limits: { readTimeoutMs: 1000 } });
-    await space.provisioner.kill();
+    await space.delivery?.kill();
     await expect(bob.join("secrets")).rejects.toMatchObject({ code: "permission-denied", outcome: "not-executed" });
     expect(bob.joined()).toEqual([]);
     expect(await bob.join("team.one")).toMatchObject({ state: "joined live" });
-    await space.provisioner.restart();
-  });
+    space.delivery?.restart();
+    await space.delivery?.ready();
+  }, 90_000);
 
   test("W7.07: with every daemon stopped a join still works, and the replay follows when one is back", async () => {
     const lists = { subscribe: ["late"], publish: ["late"] };
     const alice = await sessions.minted({ actor: "al", ...lists });
     const bob = await sessions.minted({ actor: "bo", ...lists }, { limits: { readTimeoutMs: 1000 } });
     await alice.send("late", "before");
-    await space.provisioner.kill();
+    await Promise.all([space.provisioner.kill(), space.delivery?.kill()]);
     const joined = await bob.join("late");
     expect(joined).toMatchObject({ state: "joined live", class: "unknown" });
     expect(await joined.replayed).toMatchObject({ complete: false });
     await alice.send("late", "live");
     expect(texts(await take(bob, 1))).toEqual(["live"]);
     expect(bob.told).toContainEqual(expect.objectContaining({ type: "replay-failed", channel: "late" }));
+    space.delivery?.restart();
     await space.provisioner.restart();
     expect(await take(bob, 1)).toMatchObject([{ text: "before", historical: true }]);
-  });
+  }, 90_000);
 });

@@ -7,13 +7,13 @@ import { connect, jwtAuthenticator, type NatsConnection } from "@nats-io/transpo
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { dialedAuth } from "../../shared/broker/authenticator.ts";
 import { allRows, leaderLast } from "../../shared/broker/reads.ts";
-import { BARRIER_COMMANDS, DeliveryCommand, ProvisionerCommand } from "../../shared/grants/commands.ts";
+import { BARRIER_COMMANDS, DeliveryCommand, ProvisionerCommand, ReadCommand } from "../../shared/grants/commands.ts";
 import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
 import { type Principal, dotForm, drawLifecycleUid, drawNonce } from "../../shared/protocol/base/principals.ts";
 import { readDescriptor } from "../../shared/protocol/contract/descriptor.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
-import { EndpointsAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import { EndpointsAnswer } from "../../shared/protocol/endpoint/reads-shapes.ts";
 import { CredentialRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import {
@@ -177,7 +177,9 @@ describe("the daemon", () => {
       );
     await expect.poll(async () => (await listed())?.state, { timeout: 20_000 }).toBe("ready");
     const described = readDescriptor(await space.call("describe", undefined, { endpoint: EndpointName.Delivery }));
-    expect(described.commands.map(({ name }) => name).toSorted()).toEqual(Object.values(DeliveryCommand).toSorted());
+    expect(described.commands.map(({ name }) => name).toSorted()).toEqual(
+      [...Object.values(DeliveryCommand), ...Object.values(ReadCommand)].toSorted(),
+    );
   });
 
   test("W131L.01 each of its credentials has its row, that of the system account too, and none a read list", async () => {

@@ -9,7 +9,7 @@ import { AuthCommand } from "../../shared/grants/commands.ts";
 import { spaceNames } from "../../shared/protocol/base/names.ts";
 import { type Principal, dotForm } from "../../shared/protocol/base/principals.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
-import { EndpointsAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import { EndpointsAnswer } from "../../shared/protocol/endpoint/reads-shapes.ts";
 import { CredentialRow } from "../../shared/protocol/ledger/rows.ts";
 import { type AuthService, startAuthService } from "../support/auth-service.ts";
 import {

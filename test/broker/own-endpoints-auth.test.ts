@@ -3,11 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { readDescriptor } from "../../shared/protocol/contract/descriptor.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
-import {
-  ArtifactsAnswer,
-  EndpointsAnswer,
-  type ShownEndpoint,
-} from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import { ArtifactsAnswer, EndpointsAnswer, type ShownEndpoint } from "../../shared/protocol/endpoint/reads-shapes.ts";
 import { type AuthService, startAuthService } from "../support/auth-service.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";

@@ -7,10 +7,10 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { publishArtifacts } from "../../services/provisioner/artifacts.ts";
 import type { SpaceContext } from "../../services/provisioner/context.ts";
-import { endpoints } from "../../services/provisioner/endpoints.ts";
 import { register } from "../../services/provisioner/register.ts";
 import { writeStatus } from "../../services/provisioner/service-records.ts";
 import { leaderLast } from "../../shared/broker/reads.ts";
+import { registryPage } from "../../shared/serve/registry.ts";
 import { createWriter } from "../../shared/broker/write.ts";
 import { jsApi, kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { digestHex } from "../../shared/protocol/base/canonical.ts";
@@ -25,7 +25,7 @@ import { createValidators } from "../../shared/protocol/contract/validators.ts";
 import { EndpointReply } from "../../shared/protocol/endpoint/envelope.ts";
 import { EndpointName, endpointSubjects } from "../../shared/protocol/endpoint/grammar.ts";
 import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
-import { ArtifactsAnswer, EndpointsAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import { ArtifactsAnswer, EndpointsAnswer } from "../../shared/protocol/endpoint/reads-shapes.ts";
 import { RegistrationSpec, RegistrationStatus } from "../../shared/protocol/ledger/service-rows.ts";
 import type { Credential } from "../../shared/trust/creds.ts";
 import { failure } from "../support/refusal.ts";
@@ -34,6 +34,7 @@ import { unpaced } from "../support/unpaced.ts";
 
 const names = spaceNames("main");
 const contract = ownContract(EndpointName.Provisioner);
+const reads = ownContract(EndpointName.Delivery);
 const rails = endpointSubjects("main");
 let space: TestSpace;
 let alice: Minted;
@@ -49,7 +50,9 @@ afterAll(() => space.stop());
 const describedTo = async (as?: Credential): Promise<ReturnType<typeof readDescriptor>> =>
   readDescriptor(await space.call("describe", undefined, as === undefined ? {} : { as }));
 const listed = async (): Promise<EndpointsAnswer["endpoints"]> =>
-  EndpointsAnswer.parse(await space.call("endpoints", {}, { as: alice })).endpoints;
+  EndpointsAnswer.parse(await space.call("endpoints", {}, { as: alice })).endpoints.filter(
+    ({ endpoint }) => endpoint === "provisioner",
+  );
 type EndpointsAnswer = ReturnType<typeof EndpointsAnswer.parse>;
 
 const fetched = (as: Credential): FetchArtifact => {
@@ -68,7 +71,6 @@ const contextOver = (): SpaceContext => ({
   subjects: spaceSubjects("main"),
   store,
   writer: createWriter({ nc: store }),
-  acl: () => Promise.reject(new Error("not asked")),
   settings: {} as SpaceContext["settings"],
   authority: undefined,
   serving: undefined,
@@ -166,6 +168,7 @@ describe("what it answers", () => {
       ["history", { channel: "general", last: 5 }, bob],
       ["artifacts", { digests: contract.clusterDigests }, bob],
       ["endpoints", {}, bob],
+      ["records", { kind: "svc" }, bob],
       ["channel-set", { channel: "general", change: { description: "all of us", replayWindow: null } }],
       ["limits-show", null],
       ["limits-set", { store: "chat", maxPerSubject: 500 }],
@@ -173,7 +176,7 @@ describe("what it answers", () => {
       ["history-purge", {}],
     ];
     for (const [name, args, as] of asked) {
-      const declared = contract.commands.get(name);
+      const declared = contract.commands.get(name) ?? reads.commands.get(name);
       const [input, output] = [declared?.input, declared?.output].map((one) => one && validators.of(one));
       expect([name, input?.check(args)]).toEqual([name, []]);
       const answer = await space.call(name, args, as === undefined ? {} : { as });
@@ -332,9 +335,9 @@ describe("the service record", () => {
     let pages = 0;
     let cursor: number | undefined;
     do {
-      const page = await endpoints(context, cursor === undefined ? {} : { cursor });
+      const page = await registryPage(context, cursor, 400_000);
       found.push(
-        ...page.endpoints.filter(({ endpoint }) => endpoint !== "provisioner").map(({ instanceId }) => instanceId),
+        ...page.endpoints.filter(({ endpoint }) => endpoint.startsWith("com.")).map(({ instanceId }) => instanceId),
       );
       ({ cursor } = page);
       pages += 1;
@@ -372,12 +375,6 @@ describe("register", () => {
     expect(context.writer.count()).toBe(0);
   });
 
-  test("an open space knows no daemon, and registers none", async () => {
-    expect((await failure(register({ ...contextOver(), daemon: undefined }, auth, args))).code).toBe(
-      "permission-denied",
-    );
-  });
-
   test("PA.08 the daemon itself is registered; again it keeps its revision; an older epoch speaks no more", async () => {
     const context = contextOver();
     const { registrationRevision } = await register(context, auth, args);
@@ -395,11 +392,18 @@ describe("an open space", () => {
     const open = await startSpace({ auth: "open" });
     try {
       const descriptor = readDescriptor(await open.call("describe", undefined));
-      const { endpoints: found } = EndpointsAnswer.parse(await open.call("endpoints", {}));
-      expect(found).toEqual([
-        expect.objectContaining({ endpoint: "provisioner", epoch: 1, state: "ready", owner: "local" }),
+      const found = async () => EndpointsAnswer.parse(await open.call("endpoints", {})).endpoints;
+      // A daemon serves before it is registered.
+      await expect.poll(async () => (await found()).length, { timeout: 30_000 }).toBe(2);
+      const listing = await found();
+      const own = { epoch: 1, state: "ready", owner: "local" };
+      expect(listing.toSorted((a, b) => (a.endpoint < b.endpoint ? -1 : 1))).toEqual([
+        expect.objectContaining({ endpoint: "delivery", ...own }),
+        expect.objectContaining({ endpoint: "provisioner", ...own }),
       ]);
-      expect(descriptor.registrationRevision).toBe(found[0]?.registrationRevision);
+      expect(listing.map(({ registrationRevision }) => registrationRevision)).toContain(
+        descriptor.registrationRevision,
+      );
       const digests = [descriptor.clusters[0]?.digest ?? ""];
       expect(await open.call("artifacts", { digests })).toMatchObject({ missing: [] });
     } finally {

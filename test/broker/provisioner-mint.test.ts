@@ -16,7 +16,6 @@ import type { MintArgs } from "../../shared/protocol/endpoint/provisioner-shapes
 import { AclRow, CredentialRow, GateRow, HeadRow, UidRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import { readUserJwt } from "../../shared/trust/jwt.ts";
 import { newKey } from "../../shared/trust/keys.ts";
-import { storedAcl } from "../../services/provisioner/acl.ts";
 import type { SpaceContext } from "../../services/provisioner/context.ts";
 import { deprovision, deprovisionComplete } from "../../services/provisioner/deprovision.ts";
 import { readKeys } from "../../services/provisioner/keys.ts";
@@ -291,10 +290,9 @@ async function withContext<T>(death: Death, run: (context: SpaceContext) => Prom
     subjects: spaceSubjects("main"),
     store,
     writer,
-    acl: storedAcl(store, "main"),
     settings,
     purger: undefined,
-    daemon: undefined,
+    daemon: (name) => ({ owner: "sys", actor: name }),
     serving: undefined,
     registrations: unpaced,
     authority: {

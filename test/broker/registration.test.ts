@@ -9,7 +9,8 @@ import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
 import { type Closure, documentClosure, schemaClosure } from "../../shared/protocol/contract/closure.ts";
 import { VOID } from "../../shared/protocol/contract/zod-schema.ts";
-import { EndpointsAnswer, RegisterAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import { RegisterAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import { EndpointsAnswer } from "../../shared/protocol/endpoint/reads-shapes.ts";
 import { GovernRow } from "../../shared/protocol/ledger/service-rows.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { headKey } from "../support/heads.ts";
@@ -142,11 +143,15 @@ describe("what is refused", () => {
 
 test("PD.08 what a registration decides on is read at the leader, and nothing of it directly", async () => {
   const endpoint = await assigned();
+  // Whatever else reads is not there to be heard.
+  await space.delivery?.kill("SIGTERM");
   const asked = await tap(store, "$JS.API.>");
   await register(endpoint, { clusters: [withCommands({})] });
   await store.flush();
   const reads = asked.subjects().filter((subject) => /\.(?:MSG|DIRECT)\.GET\./.test(subject));
   asked.stop();
+  space.delivery?.restart();
+  await space.delivery?.ready();
   const { auth } = spaceNames("main").bucket;
   const at = (bucket: string) => `$JS.API.STREAM.MSG.GET.${bucketStream(bucket)}`;
   expect(new Set(reads)).toEqual(new Set([at(records), at(auth), `$JS.API.STREAM.MSG.GET.${spaceNames("main").epc}`]));

@@ -17,7 +17,7 @@ import { authCallout } from "./expected/auth-callout.ts";
 import { authLedger } from "./expected/auth-ledger.ts";
 import { authEdge, authServer } from "./expected/auth-server.ts";
 import { channelWriter } from "./expected/channel-writer.ts";
-import { connectionEvictor, delivery } from "./expected/delivery.ts";
+import { connectionEvictor, delivery, deliveryReader } from "./expected/delivery.ts";
 import { deprovisioner } from "./expected/deprovisioner.ts";
 import { type Expected, type Line, type Person, type Who } from "./expected/kit.ts";
 import { ledger } from "./expected/ledger.ts";
@@ -220,6 +220,16 @@ describe("daemons, each with one function", () => {
     const spaceAccounts = ["F", "S", "A"].map((letter) => `A${letter.repeat(55)}`);
     const evictor = await daemonCredential(space, "connection-evictor", "system", { ...scope, spaceAccounts });
     await expectHeld(evictor, only(connectionEvictor(who(evictor, "lab"), spaceAccounts)));
+  });
+
+  test("W9.14 PD.07 the delivery service's reads: heard in front, made in the store, and nothing written", async () => {
+    const scope = { ...freshHolder(OWNER, "delivery"), space: "lab", epoch: EPOCH };
+    for (const account of ["front", "store"] as const) {
+      const serving = { ...scope, instanceId: scope.holder.uid };
+      const credential = await daemonCredential(space, "delivery-reader", account, serving);
+      const expected = deliveryReader(who(credential, "lab")).find((one) => one.account === account);
+      await expectHeld(credential, expected ?? only([]));
+    }
   });
 
   test("W9.14 PF.01 ledger", async () => {

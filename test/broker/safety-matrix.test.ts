@@ -135,6 +135,7 @@ async function held(profile: BuiltProfile): Promise<Held[]> {
     case "provisioner-desk":
     case "auth-server":
     case "delivery":
+    case "delivery-reader":
       return daemon(profile, { ...lab, instanceId: lab.holder.uid, epoch: EPOCH });
     case "connection-evictor":
       return daemon(profile, { ...lab, spaceAccounts: [ACCOUNT] });

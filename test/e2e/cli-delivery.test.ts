@@ -1,4 +1,4 @@
-/** The delivery service that `cotal up` starts behind the space, where the broker has accounts. */
+/** The delivery service that `cotal up` starts with the space. */
 import { afterAll, describe, expect, test, vi } from "vitest";
 import { endAll, eventually, leftOf, startPlane } from "../support/cli.ts";
 
@@ -9,37 +9,46 @@ afterAll(endAll);
 type Described = { readonly commands?: readonly { readonly name: string }[] };
 
 describe("cotal up", () => {
-  test.each(["static", "user"])("PA.08 %s: the delivery service is ready soon, and describes itself", async (auth) => {
-    const plane = await startPlane("--auth", auth);
-    try {
-      const status = await eventually(
-        () => plane.run("status"),
-        ({ out }) => /delivery +ok/.test(out),
-      );
-      expect(status.out).toMatch(/delivery +ok/);
-      const described = await eventually(
-        () => plane.run("describe", "delivery", "--json"),
-        ({ code }) => code === 0,
-      );
-      const [whole] = described.items();
-      expect(whole).toMatchObject({ kind: "descriptor", endpoint: "delivery" });
-      expect((whole as Described).commands?.map(({ name }) => name).toSorted()).toEqual([
-        "anycast-cancel",
-        "anycast-status",
-        "anycast-takes",
-        "durable-join",
-        "durable-leave",
-        "durable-list",
-        "evict-principals",
-        "principal-liveness",
-      ]);
-    } finally {
-      await plane.stop();
-    }
-    expect(leftOf(plane.state)).toEqual([]);
-  });
+  test.each(["static", "user"])(
+    "PA.08 PD.07 %s: the delivery service is ready with the space, and describes itself",
+    async (auth) => {
+      const plane = await startPlane("--auth", auth);
+      try {
+        // Whoever comes right after the start is read for.
+        expect((await plane.run("status")).out).toMatch(/delivery +ok/);
+        expect((await plane.json("channels"))[0]).toMatchObject({ kind: "channel-defaults" });
+        const described = await eventually(
+          () => plane.run("describe", "delivery", "--json"),
+          ({ code }) => code === 0,
+        );
+        const [whole] = described.items();
+        expect(whole).toMatchObject({ kind: "descriptor", endpoint: "delivery" });
+        expect((whole as Described).commands?.map(({ name }) => name).toSorted()).toEqual([
+          "anycast-cancel",
+          "anycast-status",
+          "anycast-takes",
+          "artifacts",
+          "channels",
+          "dm-history",
+          "durable-join",
+          "durable-leave",
+          "durable-list",
+          "endpoints",
+          "evict-principals",
+          "frontier",
+          "history",
+          "principal-liveness",
+          "records",
+          "roster",
+        ]);
+      } finally {
+        await plane.stop();
+      }
+      expect(leftOf(plane.state)).toEqual([]);
+    },
+  );
 
-  test("it comes back when it is killed, and is no part of an open space", async () => {
+  test("it comes back when it is killed; in an open space it reads, and serves nothing that needs an identity", async () => {
     const plane = await startPlane("--auth", "static");
     try {
       const first = await eventually(
@@ -62,8 +71,13 @@ describe("cotal up", () => {
     }
     const open = await startPlane("--auth", "open");
     try {
-      expect((await open.run("status")).out).not.toMatch(/delivery/);
-      expect(open.pid("delivery")).toBe(0);
+      const { out } = await open.run("status");
+      expect(out).toMatch(/delivery +ok/);
+      // Nothing is kept for members there, so nothing is said of that plane.
+      expect(out).not.toMatch(/delivery plane/);
+      expect((await open.json("channels"))[0]).toMatchObject({ kind: "channel-defaults" });
+      const joined = await open.run("call", "delivery", "durable-list", "--json");
+      expect(joined.items()[0]).toMatchObject({ kind: "error", code: "failed-precondition" });
     } finally {
       await open.stop();
     }

@@ -2,9 +2,7 @@
  * The delivery service of a test's space as a process of its own, and a caller that may ask it: a daemon
  * whose credentials the test mints from the keys in the state folder.
  */
-import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { join } from "node:path";
 import { type Call, createCaller } from "../../shared/client/caller.ts";
 import { watchDenials } from "../../shared/client/denials.ts";
 import type { Principal } from "../../shared/protocol/base/principals.ts";
@@ -14,66 +12,20 @@ import {
   PrincipalsAnswer,
 } from "../../shared/protocol/endpoint/delivery-shapes.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
+import { type DeliveryService, spawnDelivery } from "./delivery-process.ts";
 import { daemonCredential, freshHolder } from "./holders.ts";
-import { printed } from "./printed.ts";
 import type { TestSpace } from "./space.ts";
 
-const ROOT = join(import.meta.dirname, "..", "..");
+export type { DeliveryService } from "./delivery-process.ts";
 
-export type DeliveryService = {
-  /** Resolves once it serves. */
-  readonly ready: () => Promise<void>;
-  readonly log: () => string;
-  readonly pid: () => number;
-  readonly kill: (signal?: NodeJS.Signals) => Promise<void>;
-  readonly restart: () => void;
-};
+/** Spaces whose own delivery service somebody has in hand. */
+const inHand = new WeakSet<TestSpace>();
 
-/** Starts it; what it waits for need not be there. */
+/** The delivery service that the space was started with, to hurt; at each later call another process of it. */
 export function startDeliveryService(space: TestSpace): DeliveryService {
-  const lines: string[] = [];
-  let child: ChildProcess;
-  let becoming: Promise<void>;
-  const start = (): void => {
-    const started = spawn(process.execPath, [join(ROOT, "services", "delivery", "main.ts")], {
-      env: {
-        ...process.env,
-        COTAL_SERVERS: space.url,
-        COTAL_SPACES: "*",
-        COTAL_DELIVERY_KEYS: join(space.state, "spaces", "{space}", "delivery"),
-        COTAL_PARENT_IPC: "true",
-      },
-      stdio: ["ignore", "pipe", "pipe", "ipc"],
-    });
-    child = started;
-    for (const stream of [started.stdout, started.stderr]) {
-      stream?.on("data", (chunk: Buffer) => {
-        lines.push(chunk.toString());
-        printed("delivery", chunk.toString());
-        if (lines.length > 2000) lines.shift();
-      });
-    }
-    becoming = new Promise((resolve, reject) => {
-      started.on("message", (message: { kind?: string }) => {
-        if (message.kind === "ready") resolve();
-      });
-      started.once("exit", (code) => reject(new Error(`the delivery service ended with ${code}:\n${lines.join("")}`)));
-    });
-    becoming.catch(() => undefined);
-  };
-  start();
-  return {
-    ready: () => becoming,
-    log: () => lines.join(""),
-    pid: () => child.pid ?? 0,
-    kill: async (signal = "SIGKILL") => {
-      if (child.exitCode !== null || child.signalCode !== null) return;
-      const ended = new Promise((resolve) => child.once("exit", resolve));
-      child.kill(signal);
-      await ended;
-    },
-    restart: start,
-  };
+  if (space.delivery === undefined || inHand.has(space)) return spawnDelivery({ state: space.state, url: space.url });
+  inHand.add(space);
+  return space.delivery;
 }
 
 export type BarrierCaller = {

@@ -17,7 +17,7 @@ import {
   parseRequestSubject,
 } from "../../shared/protocol/endpoint/grammar.ts";
 import { type RequestFrame, readRequest } from "../../shared/protocol/endpoint/read-envelope.ts";
-import type { ShownEndpoint } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import type { ShownEndpoint } from "../../shared/protocol/endpoint/reads-shapes.ts";
 import { ROOT } from "../../shared/protocol/base/subjects.ts";
 
 export type Received = {

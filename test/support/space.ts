@@ -23,6 +23,8 @@ import { MintAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts
 import { type Credential, formatCreds, parseCreds, readCredsFile } from "../../shared/trust/creds.ts";
 import { ProvisionerFile, keptKey, trustPaths } from "../../shared/trust/folder.ts";
 import { newKey } from "../../shared/trust/keys.ts";
+import { ReadCommand } from "../../shared/grants/commands.ts";
+import { type DeliveryService, spawnDelivery } from "./delivery-process.ts";
 import { type TestBroker, startBroker } from "./nats-server.ts";
 import { keepState, printed } from "./printed.ts";
 
@@ -33,6 +35,8 @@ export type SpaceOptions = {
   /** `user`: people sign in; `auth-service.ts` starts what they sign in to. */
   readonly auth?: "static" | "user" | "open";
   readonly spaces?: readonly string[];
+  /** False: no delivery service runs, so nothing is read for anybody. */
+  readonly delivery?: boolean;
   /** Settings of the provisioner, beside what it needs. */
   readonly env?: Readonly<Record<string, string>>;
 };
@@ -56,7 +60,7 @@ export type CallOptions = {
   readonly space?: string;
   readonly as?: Credential;
   readonly deadlineMs?: number;
-  /** The provisioner, unless told otherwise. */
+  /** Left out: the delivery service for what it reads, the provisioner for everything else. */
   readonly endpoint?: EndpointName;
 };
 
@@ -91,6 +95,7 @@ export type TestSpace = {
     readonly pid: () => number;
     readonly log: () => string;
   };
+  readonly delivery: DeliveryService | undefined;
   readonly stop: () => Promise<void>;
 };
 
@@ -163,7 +168,7 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
   const call: TestSpace["call"] = async (
     command,
     args,
-    { space = spaces[0] ?? "main", as, deadlineMs = 10_000, endpoint = EndpointName.Provisioner } = {},
+    { space = spaces[0] ?? "main", as, deadlineMs = 10_000, endpoint = servedBy(command) } = {},
   ) => {
     const credential = auth === "open" ? undefined : (as ?? operator(space));
     const key = credential?.jwt ?? space;
@@ -206,7 +211,12 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
     return connection;
   };
 
-  await startProvisioner();
+  const started = startProvisioner();
+  const order = { state, url: broker.url, ...(auth === "open" ? { open: spaces } : {}) };
+  const delivery = options.delivery === false ? undefined : spawnDelivery(order);
+  await started;
+  // Where people sign in it serves once the auth service does.
+  if (auth !== "user") await delivery?.ready();
   return {
     state,
     url: broker.url,
@@ -243,6 +253,7 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
     addSpace: async (space) => {
       await addTrust(space);
       await served(() => call("space", {}, { space, deadlineMs: 1000 }));
+      if (delivery !== undefined) await served(() => call("channels", {}, { space, deadlineMs: 1000 }));
     },
     trust,
     provisioner: {
@@ -252,15 +263,19 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
       pid: () => child.process.pid ?? 0,
       log: () => child.log(),
     },
+    delivery,
     stop: async () => {
       await Promise.all(opened.map((connection) => connection.close()));
-      await end("SIGTERM");
+      await Promise.all([end("SIGTERM"), delivery?.kill("SIGTERM")]);
       await broker.stop();
       keepState(state);
       rmSync(state, { recursive: true, force: true, maxRetries: 3 });
     },
   };
 }
+
+const servedBy = (command: string): EndpointName =>
+  Object.values<string>(ReadCommand).includes(command) ? EndpointName.Delivery : EndpointName.Provisioner;
 
 async function runTrust(state: string, command: string, args: readonly string[]): Promise<Record<string, unknown>> {
   const program = join(ROOT, "services", "trust", "main.ts");

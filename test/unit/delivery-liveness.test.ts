@@ -25,9 +25,9 @@ describe("W61.07 the verdict", () => {
 
 test("a later run of one instance takes its lease over at once, and an earlier or another's never", () => {
   const lease = (holder: string) => ({ v: 1 as const, holder, principal: "p", epoch: 1, ready: true, at: 0 });
-  const { succeeds, holder } = holderOf({ uid: "u", epoch: 7, principal: "p" });
-  expect(holder).toBe("u.7");
-  expect(["u.6", "u.1", "u.7", "u.8", "v.1", "u", "u.x"].map((one) => succeeds?.(lease(one)))).toEqual([
+  const { succeeds, holder } = holderOf({ uid: "u", epoch: 7, instanceId: "i", principal: "p" });
+  expect(holder).toBe("u.7.i");
+  expect(["u.6", "u.1.j", "u.7", "u.8.i", "v.1.i", "u", "u.x"].map((one) => succeeds?.(lease(one)))).toEqual([
     true,
     true,
     false,

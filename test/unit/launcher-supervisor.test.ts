@@ -1,8 +1,8 @@
-/** What a first start that fails comes to: an error for whoever waits for it, or another try. */
+/** A child that is kept: a first start that fails is told, and a later end is followed by another start. */
 import { expect, test } from "vitest";
 import type { Child } from "../../launcher/child.ts";
 import type { PlaneEvent } from "../../launcher/events.ts";
-import { type FirstStart, supervise } from "../../launcher/supervisor.ts";
+import { supervise } from "../../launcher/supervisor.ts";
 
 /** A child that stays until it is ended. */
 function lasting(): Child {
@@ -20,44 +20,48 @@ function lasting(): Child {
   };
 }
 
-function failing(first: FirstStart | undefined) {
+/** A child whose launches go as `launches` says, the last of them again and again. */
+function supervised(...launches: readonly ("fails" | "lasts")[]) {
   const events: PlaneEvent[] = [];
+  const children: Child[] = [];
   let tries = 0;
   const part = supervise({
     name: "late",
-    ...(first === undefined ? {} : { first }),
     launch: () => {
       tries += 1;
-      return tries === 1 ? Promise.reject(new Error("not yet")) : Promise.resolve(lasting());
+      if (launches[Math.min(tries, launches.length) - 1] === "fails") return Promise.reject(new Error("not yet"));
+      const child = lasting();
+      children.push(child);
+      return Promise.resolve(child);
     },
     report: (event) => events.push(event),
     changed: () => undefined,
   });
-  return { part, events, tries: () => tries };
+  return { part, events, tries: () => tries, children };
 }
 
-test("it is told, and nothing is tried again, where somebody waits for it", async () => {
-  const { part, events, tries } = failing(undefined);
+test("a first start that fails is told to whoever asked for it, and nothing is tried again", async () => {
+  const { part, events, tries } = supervised("fails", "lasts");
   await expect(part.begun).rejects.toThrow("not yet");
   expect([events, tries()]).toEqual([[], 1]);
 });
 
-test("where nobody does it is tried again, with a line for the failure and one for the return", async () => {
-  const { part, events } = failing("again");
-  expect(part.isStarting()).toBe(true);
+test("an end is followed by another start, and so is a start that fails then: a line for each, and for the return", async () => {
+  const { part, events, children } = supervised("lasts", "fails", "lasts");
   await part.begun;
-  // A start that has failed is no start that is awaited any more.
-  expect(part.isStarting()).toBe(false);
-  await expect.poll(() => part.child(), { timeout: 10_000 }).toBeDefined();
-  await expect.poll(() => events.map(({ kind }) => kind), { timeout: 5000 }).toEqual(["died", "restarted"]);
-  expect(events[0]).toMatchObject({ child: "late", why: "not yet" });
+  children[0]?.kill();
+  await expect.poll(() => events.map(({ kind }) => kind), { timeout: 10_000 }).toEqual(["died", "died", "restarted"]);
+  expect(events[1]).toMatchObject({ child: "late", why: "not yet" });
   await part.stop(100);
 });
 
 test("a stop ends the tries", async () => {
-  const { part, tries } = failing("again");
+  const { part, tries, children, events } = supervised("lasts", "fails");
   await part.begun;
+  children[0]?.kill();
+  await expect.poll(() => events.length, { timeout: 10_000 }).toBeGreaterThan(1);
   await part.stop(100);
-  await new Promise((resolve) => setTimeout(resolve, 600));
-  expect(tries()).toBe(1);
+  const tried = tries();
+  await new Promise((resolve) => setTimeout(resolve, 1000));
+  expect(tries()).toBe(tried);
 });

@@ -5,13 +5,10 @@ import {
   ChannelSetArgs,
   DeprovisionArgs,
   DeprovisionCompleteArgs,
-  DmHistoryArgs,
-  FrontierArgs,
-  HistoryArgs,
   LimitsSetArgs,
   MintArgs,
-  RosterArgs,
 } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import { DmHistoryArgs, FrontierArgs, HistoryArgs, RosterArgs } from "../../shared/protocol/endpoint/reads-shapes.ts";
 
 const mint = {
   profile: "agent",

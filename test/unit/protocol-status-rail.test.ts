@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { parsePlaneSubject, planeGrants } from "../../shared/protocol/endpoint/planes.ts";
 import { protocolFindings } from "../../shared/protocol/endpoint/protocol-findings.ts";
-import type { ShownEndpoint } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import type { ShownEndpoint } from "../../shared/protocol/endpoint/reads-shapes.ts";
 import {
   MAX_STATUS_BYTES,
   parseStatusSubject,

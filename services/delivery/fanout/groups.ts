@@ -31,6 +31,7 @@ export type GroupsOptions = {
   readonly nc: NatsConnection;
   readonly space: string;
   readonly groups: number;
+  /** Of this process. */
   readonly instanceId: string;
   /** As whom this run takes leases: a later run of the same daemon takes them over at once. */
   readonly who: LeaseHolder;
@@ -159,13 +160,13 @@ async function pause(ms: number, signal: AbortSignal): Promise<void> {
 }
 
 async function elsewhere(nc: NatsConnection, place: LeasePlace, me: string): Promise<CotalError> {
-  const [holder] = (await readLease(nc, place))?.row.holder.split(".") ?? [];
-  // An earlier run of this very daemon is over, and this one has not taken over yet.
-  if (holder === undefined || holder === me) return away();
+  const [, , instanceId] = (await readLease(nc, place))?.row.holder.split(".") ?? [];
+  // An earlier run of this very instance is over, and this one has not taken over yet.
+  if (instanceId === undefined || instanceId === me) return away();
   return new CotalError(ErrorCode.FailedPrecondition, "another instance writes the copies of this member", {
     outcome: Outcome.NotExecuted,
     next: "ask that instance",
-    details: [{ kind: WRITER_DETAIL, instanceId: holder }],
+    details: [{ kind: WRITER_DETAIL, instanceId }],
   });
 }
 

@@ -14,12 +14,17 @@ import { type LeaseHolder, type LeasePlace, lookAtLease } from "../../../shared/
 import { createLiveness } from "./liveness.ts";
 import { gradeLeases } from "./verdict.ts";
 
-/** A run of one instance: the next run of it has a higher epoch (§13.1), and takes its leases over at once. */
-export type Run = { readonly uid: string; readonly epoch: number; readonly principal: string };
+/** A run of the daemon: the next run of it has a higher epoch (§13.1), and takes its leases over at once. */
+export type Run = {
+  readonly uid: string;
+  readonly epoch: number;
+  readonly instanceId: string;
+  readonly principal: string;
+};
 
-export function holderOf({ uid, epoch, principal }: Run): LeaseHolder {
+export function holderOf({ uid, epoch, instanceId, principal }: Run): LeaseHolder {
   return {
-    holder: `${uid}.${epoch}`,
+    holder: `${uid}.${epoch}.${instanceId}`,
     principal,
     succeeds: ({ holder }) => {
       const [its, at] = holder.split(".");

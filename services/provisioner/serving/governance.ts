@@ -31,7 +31,7 @@ import {
   governed,
 } from "../../../shared/protocol/ledger/service-rows.ts";
 import type { SpaceContext } from "../context.ts";
-import { changeJson, readJson, unreadable } from "../rows.ts";
+import { changeJson, readJson, unreadable } from "../../../shared/broker/json-rows.ts";
 import type { Submitted, SubmittedCluster } from "./submitted.ts";
 
 type Store = Pick<SpaceContext, "store" | "names" | "writer">;

@@ -40,7 +40,7 @@ import { RegistrationStatus } from "../../../shared/protocol/ledger/service-rows
 import { mintUser } from "../../../shared/trust/jwt.ts";
 import { publishArtifacts } from "../artifacts.ts";
 import type { Serving, SpaceContext } from "../context.ts";
-import { changeJson } from "../rows.ts";
+import { changeJson } from "../../../shared/broker/json-rows.ts";
 import { readSpec, specOf, writeSpec, writeStatus } from "../service-records.ts";
 import { demandForeign } from "./foreign.ts";
 import { checkHead, moveHead } from "./governance.ts";

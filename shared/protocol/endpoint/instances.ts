@@ -1,27 +1,19 @@
 /**
- * Several instances of one of this project's daemons on the same keys, in containers for example: one lifecycle,
- * and for each instance an id of its own (decision 31).
- *
- * Invariant: an id shows whose instance it is: its first characters are the host's, the rest is made from them
- * and the lifecycle's UID. Two hosts that share them, one pair in thirty million, stand by for each other.
+ * The instances of one daemon of this project (decision 25): several processes that share a lifecycle serve side by
+ * side, each under an instance id of its own, and each id outlives the process that had it.
  */
-import { createHash } from "node:crypto";
-import { encodeToken } from "../base/principals.ts";
+import { digestHex, digestOf } from "../base/canonical.ts";
 
-const HOST_LENGTH = 5;
+/** Processes of one daemon that may serve at once. */
+export const MOST_INSTANCES = 64;
 
-/** The instance of this host: the same after each restart there. */
-export function instanceOfHost(uid: string, host: string): string {
-  return instanceAt(uid, encodeToken(hash(host), HOST_LENGTH));
+const LENGTH = 32;
+
+/** The id of the `n`th instance, from 0: of the first it is the daemon's own lifecycle UID. */
+export function daemonInstance(uid: string, n: number): string {
+  return n === 0 ? uid : digestHex(digestOf(`instance\u0000${uid}\u0000${n}`)).slice(0, LENGTH);
 }
 
-/** May this lifecycle serve as that instance? */
 export function isInstanceOf(uid: string, instanceId: string): boolean {
-  return instanceId === uid || instanceId === instanceAt(uid, instanceId.slice(0, HOST_LENGTH));
+  return Array.from({ length: MOST_INSTANCES }, (_, n) => n).some((n) => daemonInstance(uid, n) === instanceId);
 }
-
-function instanceAt(uid: string, host: string): string {
-  return `${host}${encodeToken(hash(`instance\0${uid}\0${host}`), uid.length - HOST_LENGTH)}`;
-}
-
-const hash = (text: string): Buffer => createHash("sha256").update(text).digest();

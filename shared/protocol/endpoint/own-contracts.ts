@@ -12,11 +12,12 @@ import { AUTH_CLUSTER } from "./auth-contract.ts";
 import { DELIVERY_CLUSTER } from "./delivery-contract.ts";
 import { EndpointName } from "./names.ts";
 import { PROVISIONER_CLUSTER } from "./provisioner-contract.ts";
+import { READS_CLUSTER } from "./reads-contract.ts";
 
 const CLUSTERS = {
   [EndpointName.Provisioner]: [PROVISIONER_CLUSTER],
   [EndpointName.Auth]: [AUTH_CLUSTER],
-  [EndpointName.Delivery]: [DELIVERY_CLUSTER],
+  [EndpointName.Delivery]: [DELIVERY_CLUSTER, READS_CLUSTER],
 } as const satisfies Partial<Record<EndpointName, readonly ClusterDeclaration[]>>;
 
 /** An endpoint of this project that has a contract. */

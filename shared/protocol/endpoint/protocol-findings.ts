@@ -3,7 +3,8 @@
  * callers of this version refuse to address it. One that has stopped answers nobody, and is no finding.
  */
 import { PROTOCOL_VERSION } from "../contract/descriptor.ts";
-import type { Finding, ShownEndpoint } from "./provisioner-shapes.ts";
+import type { Finding } from "./provisioner-shapes.ts";
+import type { ShownEndpoint } from "./reads-shapes.ts";
 
 const GONE = "stopped";
 

@@ -11,15 +11,10 @@ const read = { class: "ephemeral", effect: "read" } as const;
 const write = { class: "ephemeral", effect: "write" } as const;
 
 export const PROVISIONER_CLUSTER = defineCluster({
-  urn: "ai.cotal.provisioner.v1",
+  urn: "ai.cotal.provisioner.v2",
   revision: 1,
   commands: [
     { name: "space", ...read, input: shape.NoArgs, output: shape.SpaceAnswer },
-    { name: "channels", ...read, input: shape.ChannelsArgs, output: shape.ChannelsAnswer },
-    { name: "roster", ...read, input: shape.RosterArgs, output: shape.RosterAnswer },
-    { name: "frontier", ...read, input: shape.FrontierArgs, output: shape.FrontierAnswer },
-    { name: "history", ...read, input: shape.HistoryArgs, output: shape.HistoryAnswer },
-    { name: "dm-history", ...read, input: shape.DmHistoryArgs, output: shape.HistoryAnswer },
     { name: "mint", ...write, input: shape.MintArgs, output: shape.MintAnswer },
     { name: "deprovision", ...write, input: shape.DeprovisionArgs, output: shape.DeprovisionAnswer },
     { name: "deprovision-complete", ...write, input: shape.DeprovisionCompleteArgs, output: shape.Done },
@@ -29,8 +24,6 @@ export const PROVISIONER_CLUSTER = defineCluster({
     { name: "limits-show", ...read, input: shape.NoArgs, output: shape.LimitsAnswer },
     { name: "limits-set", ...write, input: shape.LimitsSetArgs, output: shape.LimitsAnswer },
     { name: "check", ...read, input: shape.NoArgs, output: shape.CheckAnswer },
-    { name: "artifacts", ...read, input: shape.ArtifactsArgs, output: shape.ArtifactsAnswer },
-    { name: "endpoints", ...read, input: shape.EndpointsArgs, output: shape.EndpointsAnswer },
     { name: "caller-view", ...read, input: view.CallerViewArgs, output: view.CallerViewAnswer },
     { name: "daemon-enter", ...write, input: DaemonEnterArgs, output: DaemonEnterAnswer },
     { name: "register", ...write, input: shape.RegisterArgs, output: shape.RegisterAnswer },

@@ -64,6 +64,13 @@ type SplitKind = {
 }[RecordKind];
 type RecordValues<K extends RecordKind> = Values<(typeof RECORD_KINDS)[K]["tokens"][number]>;
 
+type MemberKind = {
+  [K in RecordKind]: (typeof RECORD_KINDS)[K] extends { readonly reader: "member" } ? K : never;
+}[RecordKind];
+
+/** Kinds that every member may read through the mediator: those that the table says so of, or this does not type. */
+export const MEMBER_KINDS = Object.freeze(["contracts", "svc"] as const satisfies readonly MemberKind[]);
+
 export function isRecordKind(text: string): text is RecordKind {
   return Object.hasOwn(RECORD_KINDS, text);
 }

@@ -1,11 +1,13 @@
 /** An observer that also sees direct messages and anycast, live and past; publishes nothing (§9). */
 import {
+  MEMBER_READS,
   type Expected,
   NONCE,
   type Who,
   callerDeny,
   callerMust,
   calls,
+  callsOf,
   caller,
   pub,
   sub,
@@ -21,7 +23,8 @@ export function admin(who: Who): Expected[] {
       must: [
         ...callerMust(who),
         ...sub(`cotal.${s}.chat.>`, `cotal.${s}.inst.>`, `cotal.${s}.svc.>`, `$KV.cotal_presence_${s}.>`),
-        ...calls(who, "space", "channels", "roster", "frontier", "history", "dm-history", "artifacts", "endpoints"),
+        ...calls(who, "space"),
+        ...callsOf("delivery", who, ...MEMBER_READS, "dm-history"),
       ],
       deny: callerDeny(who),
       mustNot: [

@@ -4,6 +4,7 @@
  * (no target), `stop` (a target, in every mode) and `log` (for who holds `audit`).
  */
 import {
+  MEMBER_READS,
   type Expected,
   type Line,
   NONCE,
@@ -42,7 +43,8 @@ export function agent(who: Who): Expected[] {
         ...pub(`cotal.${s}.inst.*.*.${me}`, `cotal.${s}.svc.*.${me}`, `cotal.${s}.take.reviewer.${me}`),
         ...pub(`cotal.${s}.live.manager.${me}`, `cotal.${s}.live.delivery.${me}`, `$KV.cotal_presence_${s}.${me}`),
         ...pub(`cotal.${s}.ep.one.*.describe.${caller(who)}.*`),
-        ...calls(who, "space", "channels", "roster", "frontier", "history", "artifacts", "endpoints"),
+        ...calls(who, "space"),
+        ...callsOf("delivery", who, ...MEMBER_READS),
         ...calls(who, "register", "caller-view"),
         ...callsOf("delivery", who, "anycast-status", "anycast-cancel", "anycast-takes"),
         ...callsOf("delivery", who, "durable-join", "durable-leave", "durable-list"),
@@ -146,7 +148,7 @@ export function agent(who: Who): Expected[] {
           "limits-set",
           "limits-show",
           "check",
-          "dm-history",
+          "history",
           "cancel",
           "endpoint-assign",
         ].flatMap((command) => pub(`cotal.${s}.ep.one.provisioner.${command}.${caller(who)}.${NONCE}`)),
@@ -154,7 +156,7 @@ export function agent(who: Who): Expected[] {
           `cotal.${s}.ep.all.provisioner.space.${caller(who)}.${NONCE}`,
           `cotal.${s}.ep.inst.provisioner.${who.uid}.space.${caller(who)}.${NONCE}`,
         ),
-        ...["evict-principals", "principal-liveness"].flatMap((command) =>
+        ...["evict-principals", "principal-liveness", "dm-history"].flatMap((command) =>
           pub(`cotal.${s}.ep.one.delivery.${command}.${caller(who)}.${NONCE}`),
         ),
         ...pub(

@@ -6,6 +6,7 @@ import {
   callerDeny,
   callerMust,
   calls,
+  callsOf,
   caller,
   pub,
   sub,
@@ -18,14 +19,17 @@ export function channelWriter(who: Who): Expected[] {
   return [
     {
       account: "front",
-      must: [...callerMust(who), ...calls(who, "channels", "channel-set")],
+      must: [...callerMust(who), ...calls(who, "channel-set"), ...callsOf("delivery", who, "channels")],
       deny: callerDeny(who),
       mustNot: [
         ...untrustedMustNot(who),
         ...publishesNothing(who),
         ...sub(`cotal.${s}.chat.>`, `cotal.${s}.chat.*.*.general`, `$KV.cotal_presence_${s}.>`),
-        ...["space", "roster", "history", "frontier", "mint", "deprovision", "limits-set", "check"].flatMap((command) =>
+        ...["space", "mint", "deprovision", "limits-set", "check"].flatMap((command) =>
           pub(`cotal.${s}.ep.one.provisioner.${command}.${caller(who)}.${NONCE}`),
+        ),
+        ...["roster", "history", "frontier", "records"].flatMap((command) =>
+          pub(`cotal.${s}.ep.one.delivery.${command}.${caller(who)}.${NONCE}`),
         ),
       ],
     },

@@ -6,10 +6,13 @@
  * stands below.
  */
 import {
+  BUCKETS,
   type Expected,
   type Line,
+  MEMBER_READS,
   NONCE,
   type Who,
+  allStreams,
   caller,
   callerDeny,
   callerMust,
@@ -34,17 +37,77 @@ const COMMANDS = [
 /** What it reads of the store by key and page. */
 const READS = ["acl", "members", "channels", "presence", "leases"];
 
+const servedBy = ({ space: s, uid }: Who, endpoint: string, command: string): Line[] => [
+  { op: "sub", subject: `cotal.${s}.ep.one.${endpoint}.${command}.>`, queue: endpoint },
+  { op: "sub", subject: `cotal.${s}.ep.v1.one.${endpoint}.${command}.>`, queue: endpoint },
+  ...sub(`cotal.${s}.ep.all.${endpoint}.${command}.>`, `cotal.${s}.ep.v1.all.${endpoint}.${command}.>`),
+  ...sub(`cotal.${s}.ep.inst.${endpoint}.${uid}.${command}.>`, `cotal.${s}.ep.v1.inst.${endpoint}.${uid}.${command}.>`),
+];
+
+/** What hears the mediated reads, and makes them: it writes nothing anywhere. */
+export function deliveryReader(who: Who): Expected[] {
+  const { space: s, stranger } = who;
+  return [
+    {
+      account: "front",
+      must: [
+        ...sub(`_INBOX_${who.connId}.>`),
+        ...[...MEMBER_READS, "dm-history"].flatMap((command) => servedBy(who, "delivery", command)),
+        ...pub(`cotal.${s}.ep.reply.delivery.${who.uid}.${who.epoch}.*.*.*.*`),
+        ...pub(`cotal.${s}.ep.v1.reply.delivery.${who.uid}.${who.epoch}.*.*.*.*.*`),
+      ],
+      deny: [],
+      mustNot: [
+        ...sub(">", "cotal.>", `cotal.${s}.>`, `cotal.${s}.chat.>`, `cotal.${s}.ep.>`, "$SYS.>", "_INBOX.>"),
+        ...sub(`cotal.${s}.ep.one.delivery.history.>`, `cotal.${s}.ep.reply.>`),
+        ...COMMANDS.flatMap((command) => servedBy(who, "delivery", command)),
+        ...servedBy(who, "provisioner", "space"),
+        ...pub(
+          `cotal.${s}.ep.reply.delivery.${stranger.uid}.${who.epoch}.${caller(stranger)}.${NONCE}`,
+          `cotal.${s}.ep.reply.delivery.${who.uid}.${who.epoch + 1}.${caller(stranger)}.${NONCE}`,
+          `cotal.${s}.ep.one.provisioner.register.${caller(who)}.${NONCE}`,
+          `cotal.${s}.chat.${dot(who)}.general`,
+          "$JS.API.INFO",
+        ),
+      ],
+    },
+    {
+      account: "store",
+      must: [
+        ...sub(`_INBOX_${who.connId}.>`),
+        ...pub(`$JS.API.STREAM.INFO.CHAT_${s}`, `$JS.API.DIRECT.GET.CHAT_${s}`),
+        ...pub(`$JS.API.STREAM.MSG.GET.DM_${s}`, `$JS.API.STREAM.MSG.GET.EPC_${s}`),
+        ...["acl", "channels", "records"].flatMap((bucket) => pub(`$JS.API.STREAM.MSG.GET.KV_cotal_${bucket}_${s}`)),
+        ...["presence", "channels", "records"].flatMap((bucket) => pub(`$JS.API.DIRECT.GET.KV_cotal_${bucket}_${s}`)),
+      ],
+      deny: [],
+      mustNot: [
+        ...sub(">", "cotal.>", `cotal.${s}.>`, `cotal.${s}.chat.>`, "$JS.>", "$KV.>", "$SYS.>", "_INBOX.>"),
+        ...BUCKETS.flatMap((bucket) => pub(`$KV.cotal_${bucket}_${s}.x`)),
+        ...allStreams(s).flatMap((stream) =>
+          pub(
+            `$JS.API.STREAM.MSG.DELETE.${stream}`,
+            `$JS.API.STREAM.PURGE.${stream}`,
+            `$JS.API.STREAM.UPDATE.${stream}`,
+            `$JS.API.CONSUMER.CREATE.${stream}.x`,
+            `$JS.API.CONSUMER.MSG.NEXT.${stream}.x`,
+          ),
+        ),
+        ...["auth", "sessions", "members"].flatMap((bucket) => pub(`$JS.API.STREAM.MSG.GET.KV_cotal_${bucket}_${s}`)),
+        ...["DLV", "TASK"].flatMap((stream) => pub(`$JS.API.STREAM.MSG.GET.${stream}_${s}`)),
+        ...pub(
+          `cotal.${s}.chat.${dot(who)}.general`,
+          `cotal.${s}.dlv.x`,
+          `cotal.${s}.inst.${dot(stranger)}.${dot(who)}`,
+        ),
+      ],
+    },
+  ];
+}
+
 export function delivery(who: Who): Expected[] {
   const { space: s, stranger } = who;
-  const served = (endpoint: string, command: string): Line[] => [
-    { op: "sub", subject: `cotal.${s}.ep.one.${endpoint}.${command}.>`, queue: endpoint },
-    { op: "sub", subject: `cotal.${s}.ep.v1.one.${endpoint}.${command}.>`, queue: endpoint },
-    ...sub(`cotal.${s}.ep.all.${endpoint}.${command}.>`, `cotal.${s}.ep.v1.all.${endpoint}.${command}.>`),
-    ...sub(
-      `cotal.${s}.ep.inst.${endpoint}.${who.uid}.${command}.>`,
-      `cotal.${s}.ep.v1.inst.${endpoint}.${who.uid}.${command}.>`,
-    ),
-  ];
+  const served = (endpoint: string, command: string): Line[] => servedBy(who, endpoint, command);
   return [
     {
       account: "front",
@@ -65,6 +128,7 @@ export function delivery(who: Who): Expected[] {
         ...sub(`cotal.${s}.ep.one.delivery.>`, `cotal.${s}.ep.all.delivery.>`, `cotal.${s}.ep.v1.>`),
         { op: "sub", subject: `cotal.${s}.ep.one.delivery.evict-principals.>`, queue: "other" },
         ...served("delivery", "take"),
+        ...MEMBER_READS.flatMap((command) => served("delivery", command)),
         ...served("auth", "evict-principals"),
         ...served("provisioner", "mint"),
         ...sub(`cotal.${s}.ep.inst.delivery.${stranger.uid}.evict-principals.>`),

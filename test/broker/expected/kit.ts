@@ -78,6 +78,9 @@ export const calls = (who: Who, ...commands: readonly string[]): Line[] => calls
 export const callsOf = (endpoint: string, who: Who, ...commands: readonly string[]): Line[] =>
   pub(...commands.map((command) => `cotal.${who.space}.ep.one.${endpoint}.${command}.${caller(who)}.*`));
 
+/** Mediated reads that belong to every member of a space (decision H1). */
+export const MEMBER_READS = ["channels", "roster", "frontier", "history", "artifacts", "endpoints", "records"];
+
 /** Refused to everything that connects to front and is no daemon (§9, decisions H50 and H60). */
 export function untrustedMustNot(who: Who): Line[] {
   const { space: s, elsewhere, sibling, stranger } = who;
@@ -98,6 +101,7 @@ export function untrustedMustNot(who: Who): Line[] {
     ...sub(
       `cotal.${s}.ep.one.>`,
       `cotal.${s}.ep.one.provisioner.mint.>`,
+      `cotal.${s}.ep.one.delivery.history.>`,
       `cotal.${s}.ep.reply.>`,
       `cotal.${s}.dlv.>`,
       `cotal.${s}.take.>`,
@@ -179,6 +183,7 @@ export function untrustedMustNot(who: Who): Line[] {
         `cotal.${s}.take.reviewer.${dot(one)}`,
         `cotal.${s}.live.delivery.${dot(one)}`,
         `cotal.${s}.ep.one.provisioner.space.${caller(one)}.${NONCE}`,
+        `cotal.${s}.ep.one.delivery.history.${caller(one)}.${NONCE}`,
         `$JS.API.CONSUMER.MSG.NEXT.DM_${s}.dm_${dash(one)}`,
         `$JS.API.CONSUMER.MSG.NEXT.DLV_${s}.dlv_${dash(one)}`,
         `$JS.ACK.DM_${s}.dm_${dash(one)}.1.1.1.0.0`,

@@ -1,11 +1,13 @@
 /** Reads all chat, its history, presence and the registry; publishes nothing but its reads (§9). */
 import {
+  MEMBER_READS,
   type Expected,
   NONCE,
   type Who,
   callerDeny,
   callerMust,
   calls,
+  callsOf,
   caller,
   dash,
   dot,
@@ -22,7 +24,8 @@ export function observer(who: Who): Expected[] {
       must: [
         ...callerMust(who),
         ...sub(`cotal.${s}.chat.>`, `$KV.cotal_presence_${s}.>`),
-        ...calls(who, "space", "channels", "roster", "frontier", "history", "artifacts", "endpoints"),
+        ...calls(who, "space"),
+        ...callsOf("delivery", who, ...MEMBER_READS),
       ],
       deny: callerDeny(who),
       mustNot: [
@@ -35,7 +38,7 @@ export function observer(who: Who): Expected[] {
           `cotal.${s}.*.*.*.general`,
         ),
         ...publishesNothing(who),
-        ...pub(`cotal.${s}.ep.one.provisioner.dm-history.${caller(who)}.${NONCE}`),
+        ...pub(`cotal.${s}.ep.one.delivery.dm-history.${caller(who)}.${NONCE}`),
         ...pub(`cotal.${s}.ep.one.provisioner.register.${caller(who)}.${NONCE}`),
       ],
     },

@@ -22,9 +22,10 @@ export function operator(who: Who): Expected[] {
       account: "front",
       must: [
         ...callerMust(who),
-        ...calls(who, "space", "channels", "roster", "mint", "deprovision", "deprovision-complete"),
+        ...calls(who, "space", "mint", "deprovision", "deprovision-complete"),
         ...calls(who, "channel-set", "limits-show", "limits-set", "check", "channel-purge", "history-purge"),
-        ...calls(who, "artifacts", "endpoints", "endpoint-assign"),
+        ...calls(who, "endpoint-assign"),
+        ...callsOf("delivery", who, "channels", "roster", "artifacts", "endpoints"),
         ...pub(`cotal.${s}.ep.one.*.describe.${caller(who)}.*`),
         ...callsOf("auth", who, "actor-grant", "actor-narrow", "actor-revoke", "actor-list"),
         ...sub(`cotal.${s}.live.manager.${dot(who)}.>`, `cotal.${s}.live.delivery.${dot(who)}.>`),
@@ -44,8 +45,11 @@ export function operator(who: Who): Expected[] {
         ...pub(`cotal.${s}.live.delivery.${dot(who)}.reply.${NONCE}`),
         ...pub(`cotal.${s}.ep.one.delivery.anycast-cancel.${caller(who)}.${NONCE}`),
         ...sub(`cotal.${s}.chat.>`, `cotal.${s}.inst.>`, `cotal.${s}.svc.>`, `$KV.cotal_presence_${s}.>`),
-        ...["history", "dm-history", "frontier", "register", "caller-view", "daemon-enter"].flatMap((command) =>
+        ...["register", "caller-view", "daemon-enter", "channels"].flatMap((command) =>
           pub(`cotal.${s}.ep.one.provisioner.${command}.${caller(who)}.${NONCE}`),
+        ),
+        ...["history", "dm-history", "frontier", "records"].flatMap((command) =>
+          pub(`cotal.${s}.ep.one.delivery.${command}.${caller(who)}.${NONCE}`),
         ),
       ],
     },

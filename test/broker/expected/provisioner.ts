@@ -1,5 +1,5 @@
 /**
- * Sets a space up, mints, keeps limits and settings, serves the first mediated reads. It never deletes
+ * Sets a space up, mints, keeps limits and settings. It never deletes
  * or purges a stream, never writes a ledger row, and speaks to clients by derived replies only. Of other
  * endpoints it asks for the end of connections (§13.1). What an operator asks of it comes over a connection of
  * its own, which holds those commands alone: the desk.
@@ -20,20 +20,7 @@ import {
   sub,
 } from "./kit.ts";
 
-const COMMANDS = [
-  "space",
-  "channels",
-  "roster",
-  "frontier",
-  "history",
-  "dm-history",
-  "artifacts",
-  "endpoints",
-  "register",
-  "caller-view",
-  "daemon-enter",
-  "describe",
-];
+const COMMANDS = ["space", "register", "caller-view", "daemon-enter", "describe"];
 const DESK = [
   "mint",
   "deprovision",
@@ -170,7 +157,7 @@ function inStore(who: Who): Expected {
   const { space: s, elsewhere } = who;
   const streams = allStreams(s);
   const bucket = (name: string): string => `KV_cotal_${name}_${s}`;
-  const read = ["presence", "channels", "acl", "leases", "records"].map(bucket);
+  const read = ["channels", "acl", "leases", "records"].map(bucket);
   return {
     account: "store",
     must: [
@@ -181,7 +168,6 @@ function inStore(who: Who): Expected {
       ...["DM", "DLV", "TASK"].flatMap((name) =>
         pub(`$JS.API.CONSUMER.CREATE.${name}_${s}.*.>`, `$JS.API.CONSUMER.INFO.${name}_${s}.*`),
       ),
-      ...pub(`$JS.API.STREAM.MSG.GET.CHAT_${s}`, `$JS.API.STREAM.MSG.GET.DM_${s}`, `$JS.API.DIRECT.GET.CHAT_${s}`),
       ...read.flatMap((stream) => pub(`$JS.API.STREAM.MSG.GET.${stream}`, `$JS.API.DIRECT.GET.${stream}`)),
       ...pub(`$KV.cotal_channels_${s}.>`, `$KV.cotal_leases_${s}.>`),
       // The contract publisher, service records and governance heads: of all records these alone.
@@ -208,6 +194,10 @@ function inStore(who: Who): Expected {
         `cotal.${s}.epr.com_example_echo.${who.uid}.${who.epoch}.svc.status`,
       ),
       ...sub(">", "cotal.>", `cotal.${s}.>`, `cotal.${s}.chat.>`, "$JS.>", "$KV.>", "$SYS.>", "_INBOX.>"),
+      // It reads no message of anybody's.
+      ...["CHAT", "DM", "TASK", "DLV", "KV_cotal_presence"].flatMap((stream) =>
+        pub(`$JS.API.STREAM.MSG.GET.${stream}_${s}`, `$JS.API.DIRECT.GET.${stream}_${s}`),
+      ),
       ...streams.flatMap((stream) =>
         pub(`$JS.API.STREAM.DELETE.${stream}`, `$JS.API.STREAM.PURGE.${stream}`, `$JS.API.STREAM.MSG.DELETE.${stream}`),
       ),

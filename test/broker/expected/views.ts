@@ -3,6 +3,7 @@
  * anything of the agent's own, and none but `admin` (which has a file of its own) hears anybody's messages.
  */
 import {
+  MEMBER_READS,
   type Expected,
   type Line,
   NONCE,
@@ -11,6 +12,7 @@ import {
   callerDeny,
   callerMust,
   calls,
+  callsOf,
   dash,
   dot,
   pub,
@@ -19,13 +21,9 @@ import {
 } from "./kit.ts";
 import { publishesNothing } from "./observer.ts";
 
+const READS = [...MEMBER_READS, "dm-history"];
 const COMMANDS = [
   "space",
-  "channels",
-  "roster",
-  "frontier",
-  "history",
-  "dm-history",
   "mint",
   "deprovision",
   "channel-set",
@@ -50,23 +48,30 @@ function noPeer(who: Who): Line[] {
 }
 
 const uncalled = (who: Who, called: readonly string[]): Line[] =>
-  COMMANDS.filter((command) => !called.includes(command)).flatMap((command) =>
-    pub(`cotal.${who.space}.ep.one.provisioner.${command}.${caller(who)}.${NONCE}`),
-  );
+  [...COMMANDS.map((command) => `provisioner.${command}`), ...READS.map((command) => `delivery.${command}`)]
+    .filter((command) => !called.includes(command))
+    .flatMap((command) => pub(`cotal.${who.space}.ep.one.${command}.${caller(who)}.${NONCE}`));
 
-/** Its inbox, its reply rail, and these commands of the provisioner. */
-const callerOf = (who: Who, ...called: readonly string[]): Expected[] => [
+/** Its inbox, its reply rail, these commands of the provisioner, and these reads. */
+const callerOf = (who: Who, commands: readonly string[], reads: readonly string[] = ["channels"]): Expected[] => [
   {
     account: "front",
-    must: [...callerMust(who), ...calls(who, ...called)],
+    must: [...callerMust(who), ...calls(who, ...commands), ...callsOf("delivery", who, ...reads)],
     deny: callerDeny(who),
-    mustNot: [...noPeer(who), ...uncalled(who, called)],
+    mustNot: [
+      ...noPeer(who),
+      ...uncalled(who, [
+        ...commands.map((command) => `provisioner.${command}`),
+        ...reads.map((command) => `delivery.${command}`),
+      ]),
+    ],
   },
 ];
 
-export const channelPurger = (who: Who): Expected[] => callerOf(who, "channels", "channel-purge");
-export const purger = (who: Who): Expected[] => callerOf(who, "channels", "channel-purge", "history-purge");
-export const deployer = (who: Who): Expected[] => callerOf(who, "space", "channels", "roster", "channel-set", "check");
+export const channelPurger = (who: Who): Expected[] => callerOf(who, ["channel-purge"]);
+export const purger = (who: Who): Expected[] => callerOf(who, ["channel-purge", "history-purge"]);
+export const deployer = (who: Who): Expected[] =>
+  callerOf(who, ["space", "channel-set", "check"], ["channels", "roster"]);
 
 export type Named = { readonly manager: string; readonly other: string };
 

@@ -7,7 +7,7 @@ import { jsApi, kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
 import { dotForm } from "../../shared/protocol/base/principals.ts";
 import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
-import type { HistoryAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
+import type { HistoryAnswer } from "../../shared/protocol/endpoint/reads-shapes.ts";
 import { ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import type { z } from "zod";
 import { failure } from "../support/refusal.ts";

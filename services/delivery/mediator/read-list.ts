@@ -5,13 +5,13 @@
  * narrowed row holds at once.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
-import { isMarker, leaderLast } from "../../shared/broker/reads.ts";
-import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
-import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
-import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
-import { containedIn, covers } from "../../shared/protocol/base/channels.ts";
-import type { Caller } from "../../shared/protocol/endpoint/grammar.ts";
-import { AclRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
+import { isMarker, leaderLast } from "../../../shared/broker/reads.ts";
+import { CotalError, ErrorCode, Outcome } from "../../../shared/protocol/base/errors.ts";
+import { kvKey } from "../../../shared/protocol/base/broker-subjects.ts";
+import { bucketStream, spaceNames } from "../../../shared/protocol/base/names.ts";
+import { containedIn, covers } from "../../../shared/protocol/base/channels.ts";
+import type { Caller } from "../../../shared/protocol/endpoint/grammar.ts";
+import { AclRow, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
 
 export type ReadAcl = {
   readonly list: readonly string[];

@@ -9,11 +9,12 @@
  * 4. What one call reads is bounded by what its answer holds, not by what lies in the stream.
  */
 import type { z } from "zod";
-import { streamState } from "../../shared/broker/ensure.ts";
-import { type StoredEntry, directPage, leaderNext } from "../../shared/broker/reads.ts";
-import type { Caller } from "../../shared/protocol/endpoint/grammar.ts";
-import type { DmHistoryArgs, HistoryAnswer, HistoryArgs } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
-import { type SpaceContext, answerRoom } from "./context.ts";
+import { streamState } from "../../../shared/broker/ensure.ts";
+import { type StoredEntry, directPage, leaderNext } from "../../../shared/broker/reads.ts";
+import type { Caller } from "../../../shared/protocol/endpoint/grammar.ts";
+import type { DmHistoryArgs, HistoryAnswer, HistoryArgs } from "../../../shared/protocol/endpoint/reads-shapes.ts";
+import type { Mediator } from "./mediator.ts";
+import { answerRoom } from "./room.ts";
 
 type Answer = z.infer<typeof HistoryAnswer>;
 type Stored = Answer["messages"][number];
@@ -30,27 +31,23 @@ const MAX_STEPS = 32;
 const STEP = { least: 64, most: 1000 };
 
 /** A page of a channel, forwards, or its last messages. */
-export async function history(
-  context: SpaceContext,
-  caller: Caller,
-  args: z.infer<typeof HistoryArgs>,
-): Promise<Answer> {
-  const acl = await context.acl(caller);
+export async function history(mediator: Mediator, caller: Caller, args: z.infer<typeof HistoryArgs>): Promise<Answer> {
+  const acl = await mediator.acl(caller);
   acl.demand(args.channel);
-  return args.last === undefined ? forwards(context, args) : lastOf(context, args, args.last);
+  return args.last === undefined ? forwards(mediator, args) : lastOf(mediator, args, args.last);
 }
 
-async function forwards(context: SpaceContext, args: z.infer<typeof HistoryArgs>): Promise<Answer> {
+async function forwards(mediator: Mediator, args: z.infer<typeof HistoryArgs>): Promise<Answer> {
   const batch = args.limit ?? DEFAULT_LIMIT;
-  const page = await directPage(context.store, context.names.chat, {
-    filter: context.subjects.chatRead(args.channel),
+  const page = await directPage(mediator.store, mediator.names.chat, {
+    filter: mediator.subjects.chatRead(args.channel),
     batch,
     ...(args.fromSeq === undefined ? {} : { fromSeq: args.fromSeq }),
     ...(args.sinceMs === undefined || args.fromSeq !== undefined ? {} : { startTimeMs: args.sinceMs }),
     ...(args.upToSeq === undefined ? {} : { upToSeq: args.upToSeq }),
     maxBytes: MAX_BYTES,
   });
-  const packed = pack(context, page.messages);
+  const packed = pack(mediator, page.messages);
   const nextSeq = packed.stoppedAt ?? page.nextSeq;
   return { ...packed.answer, ...(nextSeq === undefined ? {} : { nextSeq }) };
 }
@@ -59,11 +56,11 @@ async function forwards(context: SpaceContext, args: z.infer<typeof HistoryArgs>
  * Steps backwards through windows that grow while they hold little and shrink where they hold more
  * than a page, until there is enough for an answer or the stream begins.
  */
-async function lastOf(context: SpaceContext, args: z.infer<typeof HistoryArgs>, count: number): Promise<Answer> {
-  const { chat } = context.names;
-  const { firstSeq, lastSeq } = await streamState(context.store, chat);
+async function lastOf(mediator: Mediator, args: z.infer<typeof HistoryArgs>, count: number): Promise<Answer> {
+  const { chat } = mediator.names;
+  const { firstSeq, lastSeq } = await streamState(mediator.store, chat);
   const first = Math.max(firstSeq, args.fromSeq ?? 0, 1);
-  const filter = context.subjects.chatRead(args.channel);
+  const filter = mediator.subjects.chatRead(args.channel);
   let end = Math.min(args.upToSeq ?? lastSeq, lastSeq);
   let span = Math.max(FIRST_SPAN, count * GROWTH);
   /** A window from here to `end` holds more than a page. */
@@ -73,7 +70,7 @@ async function lastOf(context: SpaceContext, args: z.infer<typeof HistoryArgs>, 
     const start = Math.max(first, end - span + 1);
     const batch = Math.min(STEP.most, Math.max(STEP.least, (count - found.length) * GROWTH));
     const range = { filter, fromSeq: start, upToSeq: end, batch, maxBytes: MAX_BYTES };
-    const { messages, nextSeq } = await directPage(context.store, chat, range);
+    const { messages, nextSeq } = await directPage(mediator.store, chat, range);
     if (nextSeq !== undefined && nextSeq <= end) {
       // A page begins at the old end of a window: of one that holds more it is of no use.
       dense = start;
@@ -86,7 +83,7 @@ async function lastOf(context: SpaceContext, args: z.infer<typeof HistoryArgs>, 
     if (isSparse) span *= GROWTH;
     if (dense <= end) span = Math.max(1, Math.min(span, Math.ceil((end - dense) / 2)));
   }
-  const packed = packNewest(context, found);
+  const packed = packNewest(mediator, found);
   const isWhole = packed.olderUpToSeq !== undefined || found.length === count || end < first;
   return isWhole ? packed : { ...packed, olderUpToSeq: end };
 }
@@ -98,31 +95,28 @@ function isEnough(found: readonly StoredEntry[], count: number): boolean {
 const bytesOf = (entries: readonly StoredEntry[]): number => entries.reduce((sum, { data }) => sum + data.length, 0);
 
 /** Every direct message of the space, for an admin: leader reads, one after the other (DM has no direct get). */
-export async function dmHistory(context: SpaceContext, args: z.infer<typeof DmHistoryArgs>): Promise<Answer> {
+export async function dmHistory(mediator: Mediator, args: z.infer<typeof DmHistoryArgs>): Promise<Answer> {
   const limit = args.limit ?? 50;
   const entries: StoredEntry[] = [];
   let from: number | undefined = Math.max(1, args.fromSeq ?? 1);
   while (from !== undefined && !isEnough(entries, limit)) {
     const entry: StoredEntry | undefined = await leaderNext(
-      context.store,
-      context.names.dm,
-      context.subjects.instAll,
+      mediator.store,
+      mediator.names.dm,
+      mediator.subjects.instAll,
       from,
     );
     if (entry !== undefined) entries.push(entry);
     from = entry === undefined ? undefined : entry.seq + 1;
   }
-  const packed = pack(context, entries);
+  const packed = pack(mediator, entries);
   const nextSeq = packed.stoppedAt ?? from;
   return { ...packed.answer, ...(nextSeq === undefined ? {} : { nextSeq }) };
 }
 
 /** As many as fit from the front; `stoppedAt` is the first that did not. */
-function pack(
-  context: SpaceContext,
-  entries: readonly StoredEntry[],
-): { answer: Answer; stoppedAt: number | undefined } {
-  const room = answerRoom(context, MAX_BYTES * 2);
+function pack(mediator: Mediator, entries: readonly StoredEntry[]): { answer: Answer; stoppedAt: number | undefined } {
+  const room = answerRoom(mediator, MAX_BYTES * 2);
   const messages: Stored[] = [];
   let unreadable = 0;
   let bytes = 0;
@@ -142,8 +136,8 @@ function pack(
 }
 
 /** As many as fit from the back; `olderThan` says where the rest of what was asked for lies. */
-function packNewest(context: SpaceContext, entries: readonly StoredEntry[]): Answer {
-  const { answer, stoppedAt } = pack(context, [...entries].reverse());
+function packNewest(mediator: Mediator, entries: readonly StoredEntry[]): Answer {
+  const { answer, stoppedAt } = pack(mediator, [...entries].reverse());
   const messages = [...answer.messages].reverse();
   return { ...answer, messages, ...(stoppedAt === undefined ? {} : { olderUpToSeq: stoppedAt }) };
 }

@@ -1,0 +1,75 @@
+/**
+ * Which instance of the delivery service this process is (decision 25).
+ *
+ * Several processes may serve one space from the same files. Each takes a lease on a number, and with it the instance
+ * id of that number, so none is taken for the predecessor of another whose answers are stale (§13.2).
+ *
+ * Invariants
+ * 1. Whoever takes a number after another has a higher epoch: what the former still says is stale, and is refused.
+ * 2. A lease that is lost ends the opening: the space is opened anew, under an instance that is free.
+ * 3. A broker that is away ends nothing: the row is asked again when it is back.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import type { NatsConnection } from "@nats-io/transport-node";
+import { type Hold, LEASE_RENEW_MS, type LeaseHolder, takeLease } from "../../shared/broker/lease.ts";
+import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
+import { MOST_INSTANCES, daemonInstance } from "../../shared/protocol/endpoint/instances.ts";
+
+export type Instance = {
+  readonly id: string;
+  /** Resolves with the cause once it is another's. */
+  readonly lost: Promise<CotalError>;
+  /** Lets another have it at once. */
+  readonly stop: () => Promise<void>;
+};
+
+/** How long a stop waits for a broker that is away. */
+const STOP_MS = 1500;
+
+export async function takeInstance(
+  nc: NatsConnection,
+  space: string,
+  uid: string,
+  who: Pick<LeaseHolder, "holder" | "principal">,
+): Promise<Instance> {
+  for (let n = 0; n < MOST_INSTANCES; n += 1) {
+    const taken = await takeLease(nc, { space, service: "delivery", duty: "instance", n }, who);
+    if (taken.kind === "held") return keep(daemonInstance(uid, n), taken.hold);
+  }
+  throw new CotalError(ErrorCode.ResourceExhausted, `${MOST_INSTANCES} processes serve this space already`, {
+    outcome: Outcome.NotExecuted,
+    next: "run fewer of them; one that was killed leaves its place within fifteen seconds",
+  });
+}
+
+function keep(id: string, hold: Hold): Instance {
+  const stopping = new AbortController();
+  const { promise: lost, resolve: lose } = Promise.withResolvers<CotalError>();
+  const renewing = async (): Promise<void> => {
+    while (!stopping.signal.aborted) {
+      const isHeld = await hold.renew(true).catch(() => hold.isHeld());
+      if (!isHeld) return lose(taken());
+      await sleep(LEASE_RENEW_MS, undefined, { signal: stopping.signal }).catch(() => undefined);
+    }
+  };
+  const running = renewing();
+  const release = async (): Promise<void> => {
+    await running;
+    await hold.release().catch(() => undefined);
+  };
+  return {
+    id,
+    lost,
+    stop: async () => {
+      stopping.abort();
+      await Promise.race([release(), sleep(STOP_MS, undefined, { ref: false })]);
+    },
+  };
+}
+
+function taken(): CotalError {
+  return new CotalError(ErrorCode.Expired, "another process has taken this instance over", {
+    outcome: Outcome.NotExecuted,
+    next: "nothing to do: the space is opened anew, under an instance that is free",
+  });
+}
