@@ -12,6 +12,7 @@ import { DevToken, type ExchangeAnswer, ExchangePath } from "../../shared/protoc
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { NatkeyRow, PlaneRow } from "../../shared/protocol/ledger/actor-rows.ts";
 import { CredentialRow } from "../../shared/protocol/ledger/rows.ts";
+import { connect as connectAs, openChatSession } from "../../shared/client/index.ts";
 import { type AuthService, startAuthService } from "../support/auth-service.ts";
 import { eventually } from "../support/cli.ts";
 import { failure } from "../support/refusal.ts";
@@ -256,6 +257,19 @@ describe("edges beside a plane (decision 31)", () => {
       code: "permission-denied",
     });
   });
+
+  test("a chat session is opened and retired by an edge", async () => {
+    const [edge] = edges;
+    if (edge === undefined) throw new Error("there is no edge");
+    await edge.signIn("cli");
+    const idToken = async (): Promise<string> =>
+      DevToken.parse((await edge.post(ExchangePath.DevToken, {})).body).idToken;
+    const chat = await openChatSession({ exchange: () => edge.face(), space: "main", idToken });
+    const bearer = await connectAs({ servers: [space.url], credentials: chat.credentials });
+    expect(bearer.me.id).toBe(`${chat.owner}.${chat.actor}`);
+    await bearer.close();
+    await chat.retire();
+  }, 30_000);
 
   test("without a plane newcomers are told to come again, and who is enrolled comes in", async () => {
     await plane.kill();
