@@ -225,12 +225,14 @@ describe("edges beside a plane (decision 31)", () => {
   let edges: readonly AuthService[];
   beforeAll(async () => {
     space = await startSpace({ auth: "user" });
-    plane = await startAuthService(space, { name: "plane" });
+    plane = await startAuthService(space, { name: "plane", waitMs: 60_000 });
     await comesIn(plane, "alice");
     edges = await Promise.all(
-      ["one", "two"].map((name) => startAuthService(space, { name, env: { COTAL_AUTH_ROLES: "edge" } })),
+      ["one", "two"].map((name) =>
+        startAuthService(space, { name, waitMs: 60_000, env: { COTAL_AUTH_ROLES: "edge" } }),
+      ),
     );
-  }, 60_000);
+  }, 180_000);
   afterAll(async () => {
     for (const one of [...edges, plane]) await one.stop();
     await space.stop();
