@@ -24,11 +24,13 @@ import { registerLimits } from "./commands/limits.ts";
 import { registerLogin } from "./commands/login.ts";
 import { registerLogout } from "./commands/logout.ts";
 import { registerMint } from "./commands/mint.ts";
+import { registerPending } from "./commands/pending.ts";
 import { registerSend } from "./commands/send.ts";
 import { registerSpace } from "./commands/space.ts";
 import { registerStatus } from "./commands/status.ts";
 import { registerTask } from "./commands/task.ts";
 import { registerTail } from "./commands/tail.ts";
+import { registerTrace } from "./commands/trace.ts";
 import { registerUp } from "./commands/up.ts";
 import { registerWho } from "./commands/who.ts";
 import { registerWhoami } from "./commands/whoami.ts";
@@ -53,6 +55,8 @@ const COMMANDS: readonly ((program: Command) => void)[] = [
   registerAsk,
   registerTask,
   registerTail,
+  registerPending,
+  registerTrace,
   registerWho,
   registerChannels,
   registerChannelSet,

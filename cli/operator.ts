@@ -13,7 +13,7 @@ import { type Reads, createReads } from "../shared/client/reads.ts";
 import { watchDenials } from "../shared/client/denials.ts";
 import { type Credentials, dialedAs } from "../shared/client/identity.ts";
 import { openIdentity } from "../shared/client/user-identity.ts";
-import type { AuthCommand, ProvisionerCommand } from "../shared/grants/commands.ts";
+import type { AuthCommand, DeliveryCommand, ProvisionerCommand } from "../shared/grants/commands.ts";
 import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
 import { type Principal, dotForm } from "../shared/protocol/base/principals.ts";
 import { EndpointName } from "../shared/protocol/endpoint/grammar.ts";
@@ -35,7 +35,14 @@ export type Rail = {
     deadlineMs?: number,
   ) => Promise<z.infer<S>>;
   /** Calls a command of the auth service. */
-  readonly askAuth: <S extends z.ZodType>(command: AuthCommand, args: object, answer: S) => Promise<z.infer<S>>;
+  readonly askAuth: <S extends z.ZodType>(
+    command: AuthCommand,
+    args: object,
+    answer: S,
+    deadlineMs?: number,
+  ) => Promise<z.infer<S>>;
+  /** Calls a command of the delivery service. */
+  readonly askDelivery: <S extends z.ZodType>(command: DeliveryCommand, args: object, answer: S) => Promise<z.infer<S>>;
   /** Calls anybody's endpoint, by the contract that it describes. */
   readonly endpoints: EndpointClient;
   readonly close: () => Promise<void>;
@@ -119,7 +126,8 @@ export async function openRail(target: Target, credentials: Credentials): Promis
       peer: async (who) => (await wholeRoster(reads)).entries.find(({ id }) => id === dotForm(who)),
     }),
     ask: (command, args, answer, deadlineMs) => ask(EndpointName.Provisioner, command, args, answer, deadlineMs),
-    askAuth: (command, args, answer) => ask(EndpointName.Auth, command, args, answer),
+    askAuth: (command, args, answer, deadlineMs) => ask(EndpointName.Auth, command, args, answer, deadlineMs),
+    askDelivery: (command, args, answer) => ask(EndpointName.Delivery, command, args, answer),
     close: () => connection.drain(2000),
   };
 }

@@ -23,6 +23,6 @@ export function printSent(out: Output, sent: Sent, to: Readonly<Record<string, s
   const again = duplicate ? ", which had arrived already" : "";
   out.item(
     { kind: "sent", id, ...to, stream, seq, duplicate, ...(waitsFor === undefined ? {} : { waitsFor }) },
-    `sent to ${where}: stored in ${stream} at ${seq}${again}`,
+    `sent to ${where}: stored in ${stream} at ${seq} as ${id}${again}`,
   );
 }

@@ -11,6 +11,7 @@ import {
   ActorAnswer,
   ActorListAnswer,
   ActorRevokeAnswer,
+  type Narrowing,
   type ShownActor,
 } from "../../shared/protocol/endpoint/auth-shapes.ts";
 import { typedPattern } from "../channel-names.ts";
@@ -36,6 +37,9 @@ type ListOptions = { readonly owner?: string };
 export const CAPABILITY_HELP =
   "what it may ask for, separated by commas, or given again: com.example.echo, com.example.echo:audit, with @all " +
   `behind to ask all instances at once; or one of ${CAPABILITY_WORDS.join(", ")}`;
+
+/** What is taken away is answered once copies are taken back and connections proved ended: two looks, seconds apart. */
+const DEADLINE_MS = 30_000;
 
 export function registerActor(program: Command): void {
   const actor = program.command("actor").description("who may act under which name in a space that people sign in to");
@@ -67,13 +71,14 @@ async function grantActor(invocation: Invocation<GrantOptions>, who = ""): Promi
   const name = options.name === undefined ? undefined : argument(() => checkName(options.name ?? ""));
   const { role, ...lists } = listsOf(out, options);
   argument(() => grantedCapabilities(lists.capabilities ?? []));
-  const { actor } = await ask(invocation, who, AuthCommand.ActorGrant, ActorAnswer, (target) => ({
+  const { actor, narrowing } = await ask(invocation, who, AuthCommand.ActorGrant, ActorAnswer, (target) => ({
     ...target,
     ...lists,
     ...(role === undefined || role === null ? {} : { role }),
     ...(name === undefined ? {} : { name }),
   }));
   show(out, "granted", actor);
+  tellNarrowing(out, narrowing);
   const { allowSubscribe, allowPublish, capabilities } = actor;
   if (allowSubscribe.length + allowPublish.length === 0) {
     out.note("it may neither read nor post: grant it again with --subscribe and --publish");
@@ -101,16 +106,33 @@ async function narrowActor(invocation: Invocation<Lists>, who = ""): Promise<voi
       next: "give the lists that are to be left: --subscribe, --publish, --role, --capability",
     });
   }
-  const { actor } = await ask(invocation, who, AuthCommand.ActorNarrow, ActorAnswer, (target) => ({
+  const { actor, narrowing } = await ask(invocation, who, AuthCommand.ActorNarrow, ActorAnswer, (target) => ({
     ...target,
     ...lists,
   }));
   show(invocation.out, "narrowed", actor);
+  tellNarrowing(invocation.out, narrowing);
+}
+
+/** What the grant no longer holds is gone for good only once this says nothing. */
+function tellNarrowing(out: Output, narrowing: Narrowing | undefined): void {
+  if (narrowing === undefined) return;
+  const { copies, connections } = narrowing;
+  if (copies === "pending") tellPendingCopies(out);
+  if (connections === "ended") return;
+  const text = "who is connected under it keeps what it had until its sign-in is renewed: within fifteen minutes";
+  out.notice({ kind: "notice", about: "connections", state: connections }, text);
+}
+
+function tellPendingCopies(out: Output): void {
+  const text =
+    "stored copies that it may no longer read are not taken back yet: the delivery service does it when it is there";
+  out.notice({ kind: "notice", about: "copies", state: "pending" }, text);
 }
 
 async function revokeActor(invocation: Invocation<object>, who = ""): Promise<void> {
   let revoked: Principal | undefined;
-  const { uid } = await ask(invocation, who, AuthCommand.ActorRevoke, ActorRevokeAnswer, (target) => {
+  const { uid, copies } = await ask(invocation, who, AuthCommand.ActorRevoke, ActorRevokeAnswer, (target) => {
     revoked = target;
     return target;
   });
@@ -119,6 +141,7 @@ async function revokeActor(invocation: Invocation<object>, who = ""): Promise<vo
     { kind: "revoked", principal: id, uid },
     `${oneLine(id)} is revoked: its next connect is refused`,
   );
+  if (copies === "pending") tellPendingCopies(invocation.out);
 }
 
 /** Resolves whom it is about, and asks the auth service. */
@@ -134,7 +157,7 @@ async function ask<S extends z.ZodType>(
   const parsed = argument(() => parseWho(who));
   const credentials = await askingCredentials(at, options, out);
   const about = typeof parsed === "string" ? principal(await ownOwner(at), parsed) : parsed;
-  return withRail(at, credentials, (rail) => rail.askAuth(command, args(about), answer));
+  return withRail(at, credentials, (rail) => rail.askAuth(command, args(about), answer, DEADLINE_MS));
 }
 
 /** `OWNER.NAME`, or a name of one's own. */

@@ -9,7 +9,7 @@ import type { ActorGrantArgs, ActorNarrowArgs, ShownActor } from "../../shared/p
 import type { ActorRow } from "../../shared/protocol/ledger/actor-rows.ts";
 import { type HandlerTable, type Handlers, handlersOf } from "../../shared/serve/serve.ts";
 import { ownerToken } from "../../shared/trust/owner.ts";
-import type { ActorAdministration } from "./plane/authority-type.ts";
+import type { ActorAdministration, Changed } from "./plane/authority-type.ts";
 import type { EdgeAnswers } from "./plane/elsewhere.ts";
 
 type AuthHandlers = Handlers<typeof AUTH_CLUSTER>;
@@ -20,7 +20,7 @@ export function authHandlers(ledger: ActorAdministration, edges: EdgeAnswers, ow
   // The grants and the contract name the same commands, or this does not type.
   const handlers: { readonly [N in Name]: AuthHandlers[N] } = {
     [Name.ActorGrant]: async ({ owner, name, kind, ...args }) => {
-      const actor = await ledger.grant({
+      const granted = await ledger.grant({
         ...args,
         owner: ownerOf(owner),
         name: name ?? args.actor,
@@ -29,14 +29,14 @@ export function authHandlers(ledger: ActorAdministration, edges: EdgeAnswers, ow
         allowPublish: args.allowPublish ?? [],
         capabilities: args.capabilities ?? [],
       });
-      return { actor: shown(actor) };
+      return changed(granted);
     },
     [Name.ActorNarrow]: async ({ owner, actor, role, ...lists }) => {
       const narrowed = await ledger.narrow(principal(owner, actor), {
         ...defined(lists),
         ...(role === undefined ? {} : { role: role ?? "" }),
       });
-      return { actor: shown(narrowed) };
+      return changed(narrowed);
     },
     [Name.ActorRevoke]: ({ owner, actor }) => ledger.revoke(principal(owner, actor)),
     [Name.DaemonEnter]: (args, { caller }) => ledger.enterDaemon(caller, args),
@@ -58,6 +58,11 @@ function shown(row: ActorRow): ShownActor {
   const { secretDigest: _, ...rest } = row;
   return rest;
 }
+
+const changed = ({ narrowing, ...row }: Changed) => ({
+  actor: shown(row),
+  ...(narrowing === undefined ? {} : { narrowing }),
+});
 
 type Lists = Pick<ActorNarrowArgs, "allowSubscribe" | "allowPublish" | "capabilities">;
 

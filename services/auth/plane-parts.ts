@@ -23,7 +23,7 @@ import type { ChatParts } from "./plane/chat/parts.ts";
 import { planeOver } from "./plane/elsewhere.ts";
 import type { ActorPage, PlaneParts } from "./plane/parts.ts";
 import type { Call } from "../../shared/client/caller.ts";
-import { evictedThrough } from "../../shared/client/evictions.ts";
+import { endedThrough, evictedThrough, sweptThrough } from "../../shared/client/evictions.ts";
 import { connectionsOver } from "../../shared/broker/still-connected.ts";
 
 export type PlaneSettings = Pick<PlaneParts, "policy" | "defaults" | "actorsPerOwner" | "localManager">;
@@ -69,6 +69,8 @@ export function planeParts(source: PlaneSource): PlaneParts {
     managerInstance: keys.uid,
     makeDurables: (principal, uid, role) => ensureLifecycleDurables(store.nc, writer, { space, principal, uid, role }),
     makeQueue: (role) => ensureRoleQueue(store.nc, writer, space, role),
+    isSwept: sweptThrough(source.calls),
+    endConnections: endedThrough(source.calls),
     connectionsOf: evictedThrough(source.calls, connectionsOver(source.front)),
     removeRemains: (principal, uid) => remove(source, principal, uid),
     frontiers: () => frontiersOf(store.nc, space),

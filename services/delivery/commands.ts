@@ -9,23 +9,29 @@ import { DELIVERY_CLUSTER } from "../../shared/protocol/endpoint/delivery-contra
 import { type HandlerTable, type Handlers, handlersOf } from "../../shared/serve/serve.ts";
 import type { Anycast } from "./anycast/anycast.ts";
 import { listMemberships } from "./fanout/durable.ts";
+import { isSwept } from "./fanout/swept.ts";
 import type { Groups } from "./fanout/groups.ts";
+import { proofOf } from "./proof/proof.ts";
+import { pendingPage } from "./proof/pending.ts";
 import type { Oracle } from "./oracle/oracle.ts";
 
 type DeliveryHandlers = Handlers<typeof DELIVERY_CLUSTER>;
 
 export type Served = {
   readonly oracle: Oracle;
-  readonly anycast: Anycast["handlers"];
+  readonly anycast: Pick<Anycast, "handlers" | "status">;
   readonly groups: Groups;
   readonly store: NatsConnection;
   readonly space: string;
+  /** Member groups of the space. */
+  readonly memberGroups: number;
 };
 
-export function deliveryHandlers({ oracle, anycast, groups, store, space }: Served): HandlerTable {
+export function deliveryHandlers({ oracle, anycast, groups, store, space, memberGroups }: Served): HandlerTable {
+  const proof = { store, space, groups: memberGroups, statusOf: anycast.status };
   // The grants and the contract name the same commands, or this does not type.
   const handlers: { readonly [N in Name]: DeliveryHandlers[N] } = {
-    ...anycast,
+    ...anycast.handlers,
     [Name.EvictPrincipals]: async ({ principals }) => ({ principals: await oracle.evict(principals) }),
     [Name.PrincipalLiveness]: async ({ principals }) => ({ principals: await oracle.liveness(principals) }),
     [Name.DurableJoin]: async ({ channel, cursor }, { caller, signal }) => {
@@ -38,6 +44,11 @@ export function deliveryHandlers({ oracle, anycast, groups, store, space }: Serv
       return membership === undefined ? {} : { membership };
     },
     [Name.DurableList]: ({ cursor }, { caller }) => listMemberships(store, space, caller, cursor),
+    [Name.AclSwept]: async (args, { signal }) => ({
+      swept: await isSwept({ nc: store, space, groups: groups.count }, args, signal),
+    }),
+    [Name.Pending]: (args) => pendingPage(proof, args),
+    [Name.Proof]: (args, { caller, signal }) => proofOf(proof, caller, args, signal),
   };
   return handlersOf(DELIVERY_CLUSTER, handlers);
 }

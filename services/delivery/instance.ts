@@ -11,12 +11,14 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NatsConnection } from "@nats-io/transport-node";
-import { type Hold, LEASE_RENEW_MS, type LeaseHolder, takeLease } from "../../shared/broker/lease.ts";
+import { type Hold, LEASE_RENEW_MS, type LeaseHolder, countHeld, takeLease } from "../../shared/broker/lease.ts";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import { MOST_INSTANCES, daemonInstance } from "../../shared/protocol/endpoint/instances.ts";
 
 export type Instance = {
   readonly id: string;
+  /** Processes that serve this space now, this one among them; one that was killed counts until its lease is over. */
+  readonly peers: number;
   /** Resolves with the cause once it is another's. */
   readonly lost: Promise<CotalError>;
   /** Lets another have it at once. */
@@ -32,9 +34,12 @@ export async function takeInstance(
   uid: string,
   who: Pick<LeaseHolder, "holder" | "principal">,
 ): Promise<Instance> {
+  const duty = { space, service: "delivery", duty: "instance" };
   for (let n = 0; n < MOST_INSTANCES; n += 1) {
-    const taken = await takeLease(nc, { space, service: "delivery", duty: "instance", n }, who);
-    if (taken.kind === "held") return keep(daemonInstance(uid, n), taken.hold);
+    const taken = await takeLease(nc, { ...duty, n }, who);
+    if (taken.kind !== "held") continue;
+    const peers = await countHeld(nc, duty, MOST_INSTANCES);
+    return { ...keep(daemonInstance(uid, n), taken.hold), peers };
   }
   throw new CotalError(ErrorCode.ResourceExhausted, `${MOST_INSTANCES} processes serve this space already`, {
     outcome: Outcome.NotExecuted,
@@ -42,7 +47,7 @@ export async function takeInstance(
   });
 }
 
-function keep(id: string, hold: Hold): Instance {
+function keep(id: string, hold: Hold): Omit<Instance, "peers"> {
   const stopping = new AbortController();
   const { promise: lost, resolve: lose } = Promise.withResolvers<CotalError>();
   const renewing = async (): Promise<void> => {

@@ -153,7 +153,7 @@ async function take(
   const run = { uid: me.uid, epoch, principal: dotForm(me.principal) };
   const instance = await takeInstance(store.nc, space, me.uid, { ...run, holder: `${me.uid}.${epoch}` });
   running.push(instance.stop);
-  const { id: instanceId } = instance;
+  const { id: instanceId, peers } = instance;
   let onFrontDown = (): void => undefined;
   const onStatus: OnStatus = (status) => {
     if (status.type === "down") onFrontDown();
@@ -190,6 +190,7 @@ async function take(
     space,
     instanceId,
     who,
+    peers,
     groups: memberGroups,
     tell: (event) => {
       if (event.type === "held") plane.held(event.group);
@@ -214,7 +215,7 @@ async function take(
     incarnation: { instanceId, epoch },
     registration,
     handlers: {
-      ...deliveryHandlers({ oracle, anycast: anycast.handlers, groups, store: store.nc, space }),
+      ...deliveryHandlers({ oracle, anycast, groups, store: store.nc, space, memberGroups }),
       ...readHandlers(mediatorOf(space, readStore.nc, storedAcl(readStore.nc, space))),
     },
   });

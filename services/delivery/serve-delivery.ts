@@ -1,10 +1,11 @@
 /**
- * Serving the endpoint `delivery`: its own commands on one connection in front, the mediated reads on another, each
- * with places of its own, so that no flood of reads holds up a membership or the end of somebody's connections.
+ * Serving the endpoint `delivery`: its own commands on one connection in front, the mediated reads on another; these,
+ * proofs of delivery and all else have places of their own, so that no flood of either holds up a membership or the
+ * end of somebody's connections.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import type { Registration } from "../../shared/client/registered.ts";
-import { ReadCommand } from "../../shared/grants/commands.ts";
+import { DeliveryCommand, ReadCommand } from "../../shared/grants/commands.ts";
 import { EndpointName, type Incarnation } from "../../shared/protocol/endpoint/grammar.ts";
 import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
 import { type HandlerTable, type ServedEndpoint, type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
@@ -26,6 +27,10 @@ export type Served = {
 };
 
 const READS: ReadonlySet<string> = new Set(Object.values(ReadCommand));
+/** Each looks at much, and nothing else waits for one. */
+const PROOFS: ReadonlySet<string> = new Set([DeliveryCommand.Pending, DeliveryCommand.Proof]);
+
+const laneOf = (command: string): string => (READS.has(command) ? "reads" : PROOFS.has(command) ? "proofs" : "");
 
 export function serveDelivery(
   { space, concurrency, perCaller, onServed }: Serving,
@@ -34,7 +39,7 @@ export function serveDelivery(
   return serveEndpoint({
     nc: front,
     heardOn: (command) => (READS.has(command) ? readFront : front),
-    lane: (command) => (READS.has(command) ? "reads" : ""),
+    lane: laneOf,
     space,
     endpoint: EndpointName.Delivery,
     ...incarnation,

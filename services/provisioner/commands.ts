@@ -11,7 +11,7 @@ import { check } from "./check.ts";
 import type { SpaceContext } from "./context.ts";
 import { daemonEnter } from "./daemon-enter.ts";
 import { deprovision, deprovisionComplete } from "./deprovision.ts";
-import { limitsSet, limitsShow } from "./limits.ts";
+import { limitsPreview, limitsSet, limitsShow } from "./limits.ts";
 import { mint } from "./mint.ts";
 import { channelPurge, historyPurge } from "./purge.ts";
 import { register } from "./register.ts";
@@ -31,6 +31,7 @@ export function provisionerHandlers(context: SpaceContext, instanceId: string): 
     [Name.HistoryPurge]: () => historyPurge(context),
     [Name.LimitsShow]: () => limitsShow(context),
     [Name.LimitsSet]: (args) => limitsSet(context, args),
+    [Name.LimitsPreview]: (args) => limitsPreview(context, args),
     [Name.Check]: shared(() => check(context)),
     [Name.CallerView]: (args, { caller }) => callerView(context, caller, args),
     [Name.Register]: (args, { caller }) => register(context, caller, args),

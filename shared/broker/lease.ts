@@ -130,6 +130,18 @@ export async function lookAtLease(nc: NatsConnection, place: LeasePlace): Promis
   return found.row ?? "unreadable";
 }
 
+/** How many leases of a numbered duty are held now. Numbers are taken from 0 on, so the first that never was ends it. */
+export async function countHeld(nc: NatsConnection, duty: Omit<LeasePlace, "n">, most: number): Promise<number> {
+  const brokerNow = await brokerClock(nc, placeOf(duty).stream);
+  let held = 0;
+  for (let n = 0; n < most; n += 1) {
+    const found = await stored(nc, placeOf({ ...duty, n }));
+    if (found === undefined) break;
+    if (!found.free && brokerNow - found.timeMs < LEASE_TTL_MS) held += 1;
+  }
+  return held;
+}
+
 /** Takes a lease that is free, expired, released, or already this holder's. */
 export async function takeLease(
   nc: NatsConnection,

@@ -15,7 +15,7 @@ import { jsApi } from "../protocol/base/broker-subjects.ts";
 import { CotalError, ErrorCode, Outcome, badRequest } from "../protocol/base/errors.ts";
 import { hasHistoryLimit } from "../protocol/base/names.ts";
 import { type Json, apiRequest, numberIn } from "./api.ts";
-import { streamState } from "./ensure.ts";
+import { type StreamState, streamState } from "./ensure.ts";
 
 export type HistoryLimits = {
   readonly maxAgeSeconds: number | null;
@@ -40,11 +40,17 @@ function limitsOf(config: Json): HistoryLimits {
   };
 }
 
+/** Reads the stream; refuses what it could not be set to. */
+export async function lawfulHere(nc: NatsConnection, stream: string, limits: HistoryLimits): Promise<StreamState> {
+  if (!hasHistoryLimit(stream)) throw badRequest(`stream ${JSON.stringify(stream.slice(0, 80))} has no history limit`);
+  const state = await streamState(nc, stream);
+  assertLawful(limits, numberIn(state.config, "duplicate_window") / SECOND_NS);
+  return state;
+}
+
 /** Sets both parts. What lies past a lowered limit is removed at once, read or not (§8). */
 export async function setHistoryLimits(nc: NatsConnection, stream: string, limits: HistoryLimits): Promise<void> {
-  if (!hasHistoryLimit(stream)) throw badRequest(`stream ${JSON.stringify(stream.slice(0, 80))} has no history limit`);
-  const { config } = await streamState(nc, stream);
-  assertLawful(limits, numberIn(config, "duplicate_window") / SECOND_NS);
+  const { config } = await lawfulHere(nc, stream, limits);
   const update = (fields: object): Promise<Json> =>
     apiRequest(nc, jsApi.streamUpdate(stream), `set the history limit of ${stream}`, { ...config, ...fields });
   if (limitsOf(config).maxPerSubject === null && limits.maxPerSubject !== null) {

@@ -67,6 +67,34 @@ export async function directPage(nc: NatsConnection, stream: string, request: Pa
   }
 }
 
+/** How many messages of a subject are stored since then (a replica may answer). */
+export async function directCount(
+  nc: NatsConnection,
+  stream: string,
+  filter: string,
+  sinceMs: number,
+): Promise<number> {
+  const doing = `count in ${stream}`;
+  const subscription = answersOf(nc, 2);
+  const deadline = setTimeout(() => subscription.unsubscribe(), API_TIMEOUT_MS);
+  const body = { next_by_subj: filter, batch: 1, start_time: new Date(sinceMs).toISOString() };
+  try {
+    nc.publish(jsApi.directGet(stream), JSON.stringify(body), { reply: subscription.getSubject() });
+    let first = 0;
+    for await (const message of subscription) {
+      const headers = headersOf(message);
+      if (headers !== "unreadable" && provenanceOf(headers) === undefined) return first + leftAfter(headers, doing);
+      first = 1;
+    }
+  } catch (thrown) {
+    throw fromNats(thrown, doing);
+  } finally {
+    clearTimeout(deadline);
+    subscription.unsubscribe();
+  }
+  throw unfinished(doing);
+}
+
 type Collected = {
   readonly messages: StoredEntry[];
   /** How many are left behind the last one. */
@@ -100,7 +128,11 @@ async function collect(answers: Subscription, doing: string, upToSeq: number): P
   } finally {
     clearTimeout(deadline);
   }
-  throw new CotalError(ErrorCode.DeadlineExceeded, `${doing}: the broker did not finish it`, {
+  throw unfinished(doing);
+}
+
+function unfinished(doing: string): CotalError {
+  return new CotalError(ErrorCode.DeadlineExceeded, `${doing}: the broker did not finish it`, {
     outcome: Outcome.NotExecuted,
     next: "read again",
   });

@@ -7,7 +7,7 @@
  * 2. It is acknowledged once that message was handled here, by whichever copy (`hands.ts`).
  * 3. Copies that the limit may have removed are told (§8).
  */
-import type { Msg } from "@nats-io/transport-node";
+import type { Msg, MsgHdrs } from "@nats-io/transport-node";
 import type { AckInfo } from "../protocol/base/broker-subjects.ts";
 import { Header } from "../protocol/base/headers.ts";
 import { type Delivery, type ReadResult, RejectReason, readDelivery } from "../protocol/chat/message.ts";
@@ -16,7 +16,7 @@ import type { Hands } from "./hands.ts";
 import type { Hold } from "./holds.ts";
 import { type InboxItem, makeItem } from "./item.ts";
 import { seenKey } from "./seen.ts";
-import { headersOf } from "./wire.ts";
+import { headerOf, headersOf } from "./wire.ts";
 
 export type BackstopOptions = {
   /** The subject of this lifecycle's copies. */
@@ -41,8 +41,7 @@ export function createBackstop(options: BackstopOptions): Backstop {
   const { events, hands } = options;
   let isTold = false;
 
-  const warn = (message: Msg, { pending }: AckInfo): void => {
-    const stamp = headerOf(message, Header.DeliveryLimit) ?? UNSTAMPED;
+  const warn = (stamp: string, { pending }: AckInfo): void => {
     const isNear = /^\d{1,15}$/.test(stamp) && pending >= Number(stamp) - 1;
     if (isNear && !isTold) events.tell({ type: "shortfall", subject: options.subject, message: EVICTED });
     isTold = isNear;
@@ -50,17 +49,19 @@ export function createBackstop(options: BackstopOptions): Backstop {
 
   return {
     read: (message) => {
-      const source = headerOf(message, Header.SourceSubject);
-      if (message.subject !== options.subject || source === undefined) {
+      const headers = copyHeaders(message);
+      const source = headers === undefined ? undefined : headerOf(headers, Header.SourceSubject);
+      if (headers === undefined || message.subject !== options.subject || source === undefined) {
         return { ok: false, reason: RejectReason.MalformedSubject, detail: "no copy of a channel message" };
       }
-      const headers = headersOf(message);
-      return readDelivery(source, message.data, typeof headers === "object" ? headers.keys() : []);
+      return readDelivery(source, message.data, headers.keys());
     },
     receive: (delivery, hold, message, ack) => {
-      warn(message, ack);
+      const headers = copyHeaders(message);
+      const of = (name: Header): string | undefined => headers && headerOf(headers, name);
+      warn(of(Header.DeliveryLimit) ?? UNSTAMPED, ack);
       if (delivery.from === options.hidden) return hold.ack();
-      const seq = Number(headerOf(message, Header.SourceSequence) ?? hold.seq);
+      const seq = Number(of(Header.SourceSequence) ?? hold.seq);
       const key = seenKey(delivery);
       if (key === undefined) {
         events.received("chat");
@@ -78,8 +79,7 @@ export function createBackstop(options: BackstopOptions): Backstop {
 const EVICTED =
   "more copies waited than are kept for one member: earlier ones may have been dropped; history may still have them";
 
-function headerOf(message: Msg, name: string): string | undefined {
+function copyHeaders(message: Msg): MsgHdrs | undefined {
   const headers = headersOf(message);
-  if (typeof headers !== "object" || !headers.has(name)) return undefined;
-  return headers.get(name);
+  return headers === "unreadable" ? undefined : headers;
 }

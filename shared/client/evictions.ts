@@ -12,7 +12,13 @@ import type { Connected } from "../broker/still-connected.ts";
 import { DeliveryCommand } from "../grants/commands.ts";
 import { CotalError } from "../protocol/base/errors.ts";
 import type { Principal } from "../protocol/base/principals.ts";
-import { ORACLE_DEADLINE_MS, PrincipalsAnswer } from "../protocol/endpoint/delivery-shapes.ts";
+import {
+  AclSweptAnswer,
+  ORACLE_DEADLINE_MS,
+  type PrincipalVerdict,
+  PrincipalsAnswer,
+  SWEEP_PATIENCE_MS,
+} from "../protocol/endpoint/delivery-shapes.ts";
 import { type Caller, EndpointName } from "../protocol/endpoint/grammar.ts";
 import { type Call, createCaller } from "./caller.ts";
 import { watchDenials } from "./denials.ts";
@@ -32,6 +38,30 @@ export function daemonCalls(connection: Pick<Connection, "nc" | "inboxPrefix">, 
   });
 }
 
+/** Ends whoever is connected now. True: each of those is proved gone; who comes back is let in anew. */
+export function endedThrough(call: () => Call | undefined): (p: Principal) => Promise<boolean> {
+  return async (p) => {
+    const ask = call();
+    const verdict = ask === undefined ? undefined : await verdictOf(ask, p);
+    return verdict?.state === "gone" || verdict?.survived === 0;
+  };
+}
+
+/** Is a read list swept for? Silence, and any refusal, is no. */
+export function sweptThrough(call: () => Call | undefined): (p: Principal, uid: string, n: number) => Promise<boolean> {
+  return async ({ owner, actor }, uid, revision) => {
+    const args = { owner, actor, uid, revision };
+    const options = { deadlineMs: 2 * SWEEP_PATIENCE_MS };
+    try {
+      const answer = await call()?.(EndpointName.Delivery, DeliveryCommand.AclSwept, args, options);
+      return AclSweptAnswer.safeParse(answer?.data).data?.swept === true;
+    } catch (thrown) {
+      if (thrown instanceof CotalError) return false;
+      throw thrown;
+    }
+  };
+}
+
 /** `call` is there once the connection is. */
 export function evictedThrough(call: () => Call | undefined, sweep: ConnectionsOf): ConnectionsOf {
   return async (p) => {
@@ -40,15 +70,19 @@ export function evictedThrough(call: () => Call | undefined, sweep: ConnectionsO
   };
 }
 
-async function evicted(call: Call, { owner, actor }: Principal): Promise<Connected | undefined> {
+async function evicted(call: Call, p: Principal): Promise<Connected | undefined> {
+  const verdict = await verdictOf(call, p);
+  if (verdict?.state === "gone") return { kind: "none" };
+  return verdict?.state === "live" ? { kind: "some", count: Math.max(1, verdict.found - verdict.closed) } : undefined;
+}
+
+async function verdictOf(call: Call, { owner, actor }: Principal): Promise<PrincipalVerdict | undefined> {
   try {
     const args = { principals: [{ owner, actor }] };
     const options = { deadlineMs: ORACLE_DEADLINE_MS };
     const { data } = await call(EndpointName.Delivery, DeliveryCommand.EvictPrincipals, args, options);
     const [verdict] = PrincipalsAnswer.parse(data).principals;
-    if (verdict?.owner !== owner || verdict.actor !== actor) return undefined;
-    if (verdict.state === "gone") return { kind: "none" };
-    return verdict.state === "live" ? { kind: "some", count: Math.max(1, verdict.found - verdict.closed) } : undefined;
+    return verdict?.owner === owner && verdict.actor === actor ? verdict : undefined;
   } catch (thrown) {
     if (thrown instanceof CotalError) return undefined;
     throw thrown;

@@ -78,8 +78,8 @@ export type Holds = {
 type Copy = {
   readonly identity: Identity;
   readonly label: string;
-  /** Ack subject by stream sequence; a later delivery replaces an earlier one. */
-  readonly replies: Map<number, string>;
+  /** One ack subject for each stream sequence: a later delivery replaces an earlier one. Nearly always one. */
+  readonly replies: Reply[];
   deliveries: number;
   newest: HeldCopy;
   /** Not renewed by itself: it is asked for first. */
@@ -88,6 +88,8 @@ type Copy = {
   lapsed: boolean;
   settled: boolean;
 };
+
+type Reply = { readonly seq: number; subject: string };
 
 /** Renewals per ack wait: two may be lost. */
 const RENEWALS = 3;
@@ -104,7 +106,7 @@ export function createHolds(options: HoldsOptions): Holds {
     copy.settled = true;
     copies.delete(copy);
     byIdentity.delete(copy.identity.same);
-    for (const reply of copy.replies.values()) options.publish(reply, body);
+    for (const { subject } of copy.replies) options.publish(subject, body);
     options.onSettled(copy.identity, acked);
   };
   const drop = (copy: Copy): void => {
@@ -121,7 +123,7 @@ export function createHolds(options: HoldsOptions): Holds {
   };
   const restart = (copy: Copy, publish = options.publish): void => {
     copy.renewedAt = options.now();
-    for (const reply of copy.replies.values()) publish(reply, AckBody.Progress);
+    for (const { subject } of copy.replies) publish(subject, AckBody.Progress);
   };
   const renew = (): void => {
     const time = options.now();
@@ -145,7 +147,9 @@ export function createHolds(options: HoldsOptions): Holds {
   const add = (copy: Copy, { subject, info, epoch }: AckSubject): void => {
     const seq = info.streamSequence;
     copy.newest = { seq, count: info.deliveryCount, epoch };
-    copy.replies.set(seq, subject);
+    const known = copy.replies.find((reply) => reply.seq === seq);
+    if (known === undefined) copy.replies.push({ seq, subject });
+    else known.subject = subject;
     copy.deliveries = Math.max(copy.deliveries, info.deliveryCount);
     copy.renewedAt = options.now();
     copy.lapsed = false;
@@ -156,7 +160,7 @@ export function createHolds(options: HoldsOptions): Holds {
       const copy: Copy = {
         identity,
         label,
-        replies: new Map(),
+        replies: [],
         deliveries: 1,
         newest: { seq: receipt.info.streamSequence, count: receipt.info.deliveryCount, epoch: receipt.epoch },
         unshown: asked,

@@ -17,8 +17,12 @@ export type {
   HistoryOptions,
   ListenOptions,
   Me,
+  OwnMessage,
+  Pending,
+  Proofs,
   Sent,
   Session,
+  Trace,
   Waiting,
 } from "./session-types.ts";
 export { DEFAULT_LIMITS, type Limits, type SessionOptions } from "./options.ts";

@@ -54,25 +54,33 @@ export type ItemSource = {
   readonly hold?: Hold | Settling;
 };
 
+/** An item before it is handed out; each kind has its own of the last three. */
+type Growing = { -readonly [Field in keyof ItemBase]: ItemBase[Field] } & {
+  readonly kind: InboxItem["kind"];
+  channel?: string;
+  role?: string;
+};
+
+const KIND: Readonly<Record<MessageKind, InboxItem["kind"]>> = {
+  [MessageKind.Channel]: "chat",
+  [MessageKind.Dm]: "dm",
+  [MessageKind.Anycast]: "ask",
+};
+
 export function makeItem(delivery: Delivery, source: ItemSource): InboxItem {
   const { message, target } = delivery;
   const { hold } = source;
+  const { name, role } = message.from;
   const seq = source.seq ?? (hold !== undefined && "seq" in hold ? hold.seq : undefined);
-  const base: ItemBase = {
+  const item: Growing = {
+    kind: KIND[delivery.kind],
     id: message.id,
-    from: {
-      id: delivery.from,
-      name: message.from.name,
-      ...(message.from.role === undefined ? {} : { role: message.from.role }),
-    },
+    from: role === undefined ? { id: delivery.from, name } : { id: delivery.from, name, role },
     parts: message.parts,
     text: textOf(message.parts),
     ts: message.ts,
     mentions: message.mentions ?? [],
-    ...(message.replyTo === undefined ? {} : { replyTo: message.replyTo }),
-    ...(message.contextId === undefined ? {} : { contextId: message.contextId }),
     historical: source.historical ?? false,
-    ...(seq === undefined ? {} : { receivedSeq: seq }),
     // A copy may be delivered again while it waits to be read.
     get deliveries() {
       return hold?.deliveries() ?? 1;
@@ -80,14 +88,13 @@ export function makeItem(delivery: Delivery, source: ItemSource): InboxItem {
     ack: () => hold?.ack(),
     nak: (delayMs = 0) => hold?.nak(delayMs),
   };
-  switch (delivery.kind) {
-    case MessageKind.Channel:
-      return Object.assign(base, { kind: "chat" as const, channel: target });
-    case MessageKind.Dm:
-      return Object.assign(base, { kind: "dm" as const });
-    case MessageKind.Anycast:
-      return Object.assign(base, { kind: "ask" as const, role: target });
-  }
+  // One by one: to spread what may be absent, or to join two objects, makes as much garbage as the item itself.
+  if (message.replyTo !== undefined) item.replyTo = message.replyTo;
+  if (message.contextId !== undefined) item.contextId = message.contextId;
+  if (seq !== undefined) item.receivedSeq = seq;
+  if (item.kind === "chat") item.channel = target;
+  if (item.kind === "ask") item.role = target;
+  return item as InboxItem;
 }
 
 function textOf(parts: readonly Part[]): string {

@@ -34,7 +34,9 @@ export function createMemberships(call: Call, deadlineMs: number): Memberships {
         return answer.parse(data);
       } catch (thrown) {
         const error = toCotalError(thrown);
-        const isElsewhere = error.details?.some(({ kind }) => kind === WRITER_DETAIL) === true;
+        const isNamed = error.details?.some(({ kind }) => kind === WRITER_DETAIL) === true;
+        // Or it met a run that was succeeded, and nothing was done there.
+        const isElsewhere = isNamed || (error.code === ErrorCode.Expired && error.outcome === Outcome.NotExecuted);
         if (!isElsewhere || asked >= MOST_ASKS) throw error;
         // The next ask reaches any instance, with luck the one that writes.
         await sleep(PAUSE_MS);

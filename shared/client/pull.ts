@@ -111,8 +111,9 @@ export function createPullLoop(options: PullOptions): PullLoop {
     }
   };
   const receive = (message: Msg): void => {
-    const code = statusOf(message);
-    if (code !== undefined && message.subject.startsWith(options.replyLead)) {
+    // A message has the subject that it was stored under: only an answer about a pull has the pull's.
+    const code = message.subject.startsWith(options.replyLead) ? statusOf(message) : undefined;
+    if (code !== undefined) {
       out.delete(Number(message.subject.slice(options.replyLead.length)));
       onStatus(code);
     } else {

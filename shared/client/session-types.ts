@@ -7,6 +7,7 @@ import type { LivenessGrade } from "../protocol/chat/liveness.ts";
 import type { RosterEntry } from "../protocol/chat/presence.ts";
 import type { SpaceSettings } from "../protocol/chat/space-settings.ts";
 import type { ChannelConfig, ChannelDefaults } from "../protocol/chat/channel-config.ts";
+import type { ProofAnswer } from "../protocol/endpoint/proof-shapes.ts";
 import type { Call } from "./caller.ts";
 import type { EndpointClient } from "./endpoint-client.ts";
 import type { JoinOptions, Joined } from "./room.ts";
@@ -39,6 +40,19 @@ export type Asked = {
   readonly status: (request: AskedRequest) => Promise<AnycastStatus>;
   /** Takes it back while nobody has taken it; else the answer says who has. */
   readonly cancel: (request: AskedRequest) => Promise<AnycastStatus>;
+};
+
+/** A message of one's own: what a send gave. Without its place the newest of one's own are looked through. */
+export type OwnMessage = Pick<Sent, "id"> & Partial<Pick<Sent, "kind" | "seq">>;
+
+export type Pending = Extract<ProofAnswer, { readonly about: "inbox" }>;
+export type Trace = Extract<ProofAnswer, { readonly about: "message" }>;
+
+export type Proofs = {
+  /** What waits for this session's identity, by tier, as the broker counts it now. */
+  readonly pending: () => Promise<Pending>;
+  /** Where it is: stored, copied, handed out, confirmed. Refused in an open space, as `pending` is. */
+  readonly trace: (message: OwnMessage) => Promise<Trace>;
 };
 
 export type Waiting = Pick<InboxItem, "kind" | "id" | "from" | "ts"> & {
@@ -82,6 +96,8 @@ export type Session = {
   readonly ask: (role: string, content: Content, options?: MessageOptions) => Promise<Sent>;
   /** What became of one's own requests to a role (§8.1); refused in an open space, which keeps no record. */
   readonly asked: Asked;
+  /** Proof of delivery. */
+  readonly proof: Proofs;
 
   /** Joins a channel or pattern. Resolves once the broker has accepted it (§7). */
   readonly join: (channel: string, options?: JoinOptions) => Promise<Joined>;

@@ -30,6 +30,7 @@ import { createMailbox } from "./mailbox.ts";
 import { DEFAULT_LIMITS, type Limits, type SessionOptions, resolveTarget } from "./options.ts";
 import { createPresence } from "./presence.ts";
 import { probePlane } from "./probe.ts";
+import { createProofs } from "./proofs.ts";
 import { createPublisher } from "./publisher.ts";
 import { pooledRandom } from "./random.ts";
 import { createEndpointClient } from "./endpoint-client.ts";
@@ -219,6 +220,7 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
       return waits ? { ...sent, waitsFor: "delivery" } : sent;
     },
     asked: createAsked(call, identity.mode, limits.readTimeoutMs),
+    proof: createProofs(call, identity.mode, limits.readTimeoutMs),
     waiting: () => mailbox.peek().map(waitingOf),
     join: channels.join,
     leave: channels.leave,

@@ -30,7 +30,9 @@ import {
   MEMBER_READS,
   OPERATOR_AUTH_COMMANDS,
   OPERATOR_COMMANDS,
+  OPERATOR_DELIVERY_COMMANDS,
   OPERATOR_READS,
+  PROOF_COMMANDS,
   ProvisionerCommand,
   ReadCommand,
   SERVE_COMMANDS,
@@ -135,6 +137,7 @@ export function agentRows(scope: AgentScope): Row[] {
     ...readRows(scope, MEMBER_READS),
     ...commandRows(scope, ANYCAST_COMMANDS, "§8.1 own requests to a role", EndpointName.Delivery),
     ...commandRows(scope, MEMBER_COMMANDS, "§7 own durable membership", EndpointName.Delivery),
+    ...commandRows(scope, PROOF_COMMANDS, "§8 what waits for it, where its own messages are", EndpointName.Delivery),
     ...bindRows(names.dm, dmDurable(me, uid), "§8 own inbox, bind only"),
     ...bindRows(names.dlv, dlvDurable(me, uid), "§8 own backstop, bind only"),
     ...(scope.role === undefined ? [] : roleRows(scope, scope.role)),
@@ -207,6 +210,7 @@ export function operatorRows(scope: HolderScope): Row[] {
     ...commandRows(scope, OPERATOR_COMMANDS, "supplement F, operator"),
     ...commandRows(scope, OPERATOR_READS, "supplement F, operator, mediated reads", EndpointName.Delivery),
     ...commandRows(scope, OPERATOR_AUTH_COMMANDS, "supplement F, operator, actor ledger", EndpointName.Auth),
+    ...commandRows(scope, OPERATOR_DELIVERY_COMMANDS, "§8 what waits for whom", EndpointName.Delivery),
     ...livenessRows(scope),
   ];
 }

@@ -15,6 +15,7 @@ export const ProvisionerCommand = {
   ChannelSet: "channel-set",
   LimitsShow: "limits-show",
   LimitsSet: "limits-set",
+  LimitsPreview: "limits-preview",
   Check: "check",
   ChannelPurge: "channel-purge",
   HistoryPurge: "history-purge",
@@ -39,8 +40,8 @@ export const AuthCommand = {
 export type AuthCommand = (typeof AuthCommand)[keyof typeof AuthCommand];
 
 /**
- * Served by the delivery service: durable membership (§7), what became of an ask (§8.1), who of a principal is
- * connected, and ending that (§13.1).
+ * Served by the delivery service: durable membership (§7), what became of an ask (§8.1), proof of delivery, who of a
+ * principal is connected, and ending that (§13.1), and whether a narrowed read list has been swept for (§8).
  */
 export const DeliveryCommand = {
   EvictPrincipals: "evict-principals",
@@ -51,6 +52,9 @@ export const DeliveryCommand = {
   AnycastStatus: "anycast-status",
   AnycastCancel: "anycast-cancel",
   AnycastTakes: "anycast-takes",
+  AclSwept: "acl-swept",
+  Pending: "pending",
+  Proof: "proof",
 } as const;
 export type DeliveryCommand = (typeof DeliveryCommand)[keyof typeof DeliveryCommand];
 
@@ -86,6 +90,15 @@ export const MEMBER_COMMANDS: readonly DeliveryCommand[] = [
   DeliveryCommand.DurableLeave,
   DeliveryCommand.DurableList,
 ];
+
+/**
+ * What of it every agent may ask for: what waits for itself, and where a message of its own is. One command for
+ * both, because each is a grant in a credential that has only so much room (16 KiB, supplement E).
+ */
+export const PROOF_COMMANDS: readonly DeliveryCommand[] = [DeliveryCommand.Proof];
+
+/** What of it the operator may ask for: what waits for anybody. */
+export const OPERATOR_DELIVERY_COMMANDS: readonly DeliveryCommand[] = [DeliveryCommand.Pending];
 
 /** What of it the auth service's own edges ask for: an instance that does not hold the plane (decision H45). */
 export const EDGE_COMMANDS: readonly AuthCommand[] = [AuthCommand.Enrol, AuthCommand.ChatOpen];
@@ -129,6 +142,7 @@ export const OPERATOR_COMMANDS: readonly ProvisionerCommand[] = [
   ProvisionerCommand.ChannelSet,
   ProvisionerCommand.LimitsShow,
   ProvisionerCommand.LimitsSet,
+  ProvisionerCommand.LimitsPreview,
   ProvisionerCommand.Check,
   ProvisionerCommand.ChannelPurge,
   ProvisionerCommand.HistoryPurge,
@@ -155,6 +169,7 @@ export const DESK_COMMANDS: readonly ProvisionerCommand[] = [
   ProvisionerCommand.ChannelSet,
   ProvisionerCommand.LimitsShow,
   ProvisionerCommand.LimitsSet,
+  ProvisionerCommand.LimitsPreview,
   ProvisionerCommand.Check,
   ProvisionerCommand.ChannelPurge,
   ProvisionerCommand.HistoryPurge,

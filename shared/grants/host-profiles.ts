@@ -246,6 +246,11 @@ export function authServerRows(scope: ServeScope): Row[] {
     sub(front, ep.replyGrant(scope.holder), "§13.2 reply rail"),
     pub(front, ep.oneGrant(EndpointName.Provisioner, ProvisionerCommand.Register, scope.holder), "service record"),
     ...barrierRows(scope),
+    pub(
+      front,
+      ep.oneGrant(EndpointName.Delivery, DeliveryCommand.AclSwept, scope.holder),
+      "§8 a narrowing is swept for",
+    ),
     ...edgeCallRows(scope),
   ];
 }
@@ -281,6 +286,7 @@ export function deliveryRows(scope: ServeScope): Row[] {
     ...livenessRows(scope),
     ...anycastRows(scope),
     ...fanoutRows(scope),
+    ...proofRows(scope),
   ];
 }
 
@@ -344,6 +350,15 @@ function fanoutRows({ space }: ServeScope): Row[] {
     pub(store, kvKey(names.bucket.members, ">"), "§7 durable membership"),
     pub(store, jsApi.streamInfo(bucketStream(names.bucket.leases)), "H53, the broker's clock"),
     pub(store, kvKey(names.bucket.leases, leaseGrant("delivery")), "H53, leases of its groups"),
+  ];
+}
+
+/** How far each durable has come, and the clock by which an answer is told. */
+function proofRows({ space }: ServeScope): Row[] {
+  const { dm, dlv, task } = spaceNames(space);
+  return [
+    ...[dm, dlv, task].map((stream) => pub(store, jsApi.consumerInfo(stream, "*"), "§8 proof of delivery, counts")),
+    pub(store, jsApi.streamInfo(dm), "§8 proof of delivery, what is stored"),
   ];
 }
 

@@ -6,13 +6,13 @@
  */
 import { type JetStreamClient, type StoredMsg, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { type NatsConnection, connect, credsAuthenticator, nuid } from "@nats-io/transport-node";
-import { AckBody, inboxPrefix, jsApi, kvAll } from "../../shared/protocol/base/broker-subjects.ts";
+import { inboxPrefix, kvAll } from "../../shared/protocol/base/broker-subjects.ts";
 import { bucketStream, dmDurable, spaceNames } from "../../shared/protocol/base/names.ts";
 import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
 import { parseCreds } from "../../shared/trust/creds.ts";
 import { type Jobs, type Setup, complete, pause, perSecond, pipelined, sinceStamp, stamp } from "./jobs.ts";
+import { drainByPulls } from "./pulls.ts";
 
-const EXPIRES_NS = 2e9;
 const BATCH = 1000;
 
 export async function bare(setup: Setup): Promise<Jobs> {
@@ -65,29 +65,9 @@ export async function bare(setup: Setup): Promise<Jobs> {
       await pipelined(count, inFlight, () => publish(js, setup.plainSubject, text));
       return perSecond(count, began);
     },
-    drain: async ({ count, pulls }) => {
-      const next = jsApi.next(names.dm, dmDurable(view.principal, view.uid));
-      const body = JSON.stringify({ batch: 1, expires: EXPIRES_NS });
-      const inbox = front.subscribe(`${prefix}.bench`);
-      const began = performance.now();
-      let asked = 0;
-      const pull = (): void => {
-        if (asked >= count) return;
-        asked += 1;
-        front.publish(next, body, { reply: `${prefix}.bench` });
-      };
-      for (let out = 0; out < pulls; out += 1) pull();
-      let taken = 0;
-      for await (const message of inbox) {
-        if (message.reply === undefined) throw new Error("an answer without a message");
-        front.publish(message.reply, AckBody.Ack);
-        taken += 1;
-        if (taken === count) break;
-        pull();
-      }
-      const rate = perSecond(count, began);
-      await front.flush();
-      return rate;
+    drain: ({ count, pulls }) => {
+      const durable = dmDurable(view.principal, view.uid);
+      return drainByPulls(front, { stream: names.dm, durable, reply: `${prefix}.bench`, count, pulls });
     },
     history: async ({ channel, count }) => {
       const began = performance.now();

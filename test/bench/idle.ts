@@ -6,7 +6,7 @@
  */
 import { fork } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { userCredentials } from "../../cli/signin.ts";
@@ -15,6 +15,7 @@ import { type TestPlane, cli, planeOn } from "../support/cli.ts";
 import { freePort, startBroker } from "../support/nats-server.ts";
 import { type Metric, type Report, benchLine } from "./line.ts";
 import { pause } from "./jobs.ts";
+import { residentMiB } from "./resident.ts";
 
 export type IdleSizes = {
   readonly starts: number;
@@ -167,11 +168,4 @@ async function startBareProcesses(): Promise<Beside> {
       await broker.stop();
     },
   };
-}
-
-/** Resident memory as the kernel counts it. */
-function residentMiB(pid: number): number {
-  const kib = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
-  if (kib === undefined) throw new Error(`process ${pid} shows no memory`);
-  return Number(kib) / 1024;
 }

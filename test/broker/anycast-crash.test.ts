@@ -216,7 +216,10 @@ describe("W81.07 holders that die", () => {
     });
     const holders = await Promise.all([born(0), born(1), born(2)]);
     const asked = await Promise.all(Array.from({ length: 120 }, (_, at) => alice.ask(role, `w${at}`)));
-    while (handled.size < asked.length && dead < 40) {
+    const LEAST_DEATHS = 6;
+    while (dead < LEAST_DEATHS || (handled.size < asked.length && dead < 40)) {
+      // They are quicker than their deaths: there is always something to hold.
+      if (handled.size === asked.length) asked.push(await alice.ask(role, `w${asked.length}`));
       await new Promise((resolve) => setTimeout(resolve, draw.int(50, 250)));
       const at = draw.int(0, 2);
       // Closed at once: nothing is acknowledged, given back or said, as with a killed process.
@@ -225,7 +228,6 @@ describe("W81.07 holders that die", () => {
       holders[at] = await born(at);
     }
     await until("all are handled", () => handled.size === asked.length, 60_000);
-    expect(dead).toBeGreaterThan(5);
     const counts = shown.map(({ seq, count }) => `${seq} ${count}`);
     expect(counts.filter((one, at) => counts.indexOf(one) !== at)).toEqual([]);
     const told = async () =>

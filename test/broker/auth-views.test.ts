@@ -36,7 +36,7 @@ import { daemonCredential, freshHolder, frontRoot } from "../support/holders.ts"
 import { type Probe, createProber, tap, until } from "../support/probe.ts";
 import { api, put } from "../support/raw-jetstream.ts";
 import { failure } from "../support/refusal.ts";
-import { type TestSpace, startSpace } from "../support/space.ts";
+import { type TestSpace, servedBy, startSpace } from "../support/space.ts";
 import { type TokenIssuer, startTokenIssuer } from "../support/token-issuer.ts";
 
 const MANAGER = "m".repeat(26);
@@ -118,7 +118,7 @@ async function asView(credentials: UserCredentials | AgentCredentials): Promise<
     denials: watchDenials(nc),
     random: randomBytes,
   });
-  return { nc, me, call: async (command, args) => (await call("provisioner", command, args)).data };
+  return { nc, me, call: async (command, args) => (await call(servedBy(command), command, args)).data };
 }
 
 async function peer(actor = "peer"): Promise<Session> {
@@ -131,7 +131,7 @@ async function peer(actor = "peer"): Promise<Session> {
 async function expectNothingMore({ nc, me }: Viewed, but: readonly string[] = []): Promise<void> {
   const id = dotForm(me.principal);
   const call = (command: string): string =>
-    `cotal.main.ep.one.provisioner.${command}.${id}.${me.uid}.${"n".repeat(26)}`;
+    `cotal.main.ep.one.${servedBy(command)}.${command}.${id}.${me.uid}.${"n".repeat(26)}`;
   const pubs = [
     subjects.chatGrant(me.principal, "general"),
     `cotal.main.inst.${owner}.peer.${id}`,

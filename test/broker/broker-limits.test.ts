@@ -33,7 +33,7 @@ const specs = spaceStreams("s", { replicas: 1 });
 const none = { maxAgeSeconds: null, maxPerSubject: null };
 
 describe("history limits", () => {
-  test("W8.02: a new space starts with none and 1000 for chat, none and none for DM", async () => {
+  test("W8.02 W8.12: a new space starts with none and 1000 for chat and copies, none and none for DM", async () => {
     expect(await historyLimits(link.nc, "CHAT_s")).toEqual({ maxAgeSeconds: null, maxPerSubject: 1000 });
     expect(await historyLimits(link.nc, "DM_s")).toEqual(none);
     expect(await historyLimits(link.nc, "DLV_s")).toEqual({ maxAgeSeconds: null, maxPerSubject: 1000 });

@@ -137,13 +137,16 @@ describe("an authenticated space", () => {
   test("W81.19: without a delivery daemon a role request is stored and says what it waits for; a holder says why it shows none", async () => {
     const alice = await sessions.minted({ actor: "a2", publish: [] });
     const holder = await sessions.minted({ actor: "h2", role: "reviewer" });
+    await space.delivery?.kill();
     expect(await alice.ask("reviewer", "look?")).toMatchObject({ kind: "ask", waitsFor: "delivery" });
     await holder.listen();
     expect(holder.told).toContainEqual(
       expect.objectContaining({ type: "takes-nothing", role: "reviewer", cause: "no-daemon" }),
     );
     expect(holder.inboxState()).toMatchObject({ role: "closed" });
-  });
+    space.delivery?.restart();
+    await space.delivery?.ready();
+  }, 60_000);
 
   test("W8.05: a session binds the inbox that was made for it, and one that drained leaves no pull behind to swallow mail", async () => {
     const alice = await sessions.minted({ actor: "d_alice" });

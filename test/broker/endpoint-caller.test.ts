@@ -128,7 +128,7 @@ describe("what goes out", () => {
     await call("auth", "actor-list", {});
     expect(auth.received[0]?.request.op).toMatchObject(ownDigests("auth", "actor-list") ?? { none: true });
     await auth.stop();
-    for (const endpoint of ["provisioner", "auth"] as const) {
+    for (const endpoint of ["provisioner", "auth", "delivery"] as const) {
       for (const [name, { document }] of ownContract(endpoint).commands) {
         const { inputDigest, outputDigest } = document;
         expect({ name, ...ownDigests(endpoint, name) }).toEqual({ name, inputDigest, outputDigest });
@@ -151,7 +151,7 @@ describe("what goes out", () => {
       expect(published).toBeGreaterThan(subscribed);
       // Only which instance answers is open; whom it answers, and to what, is exact.
       const [, reply = ""] = steps[subscribed] ?? [];
-      expect(reply).toMatch(/\.ep\.reply\.(?:com_acme_clerk|provisioner)\.\*\.\*\.[^*]+$/);
+      expect(reply).toMatch(/\.ep\.reply\.(?:com_acme_clerk|delivery)\.\*\.\*\.[^*]+$/);
       expect(reply).toContain(`.${me.principal.owner}.${me.principal.actor}.${me.uid}.`);
     }
     expect(own.rail.pending()).toBe(0);

@@ -23,8 +23,8 @@ beforeAll(async () => {
   const instanceId = drawLifecycleUid(randomBytes);
   const may = [
     rails.oneGrant("*", "describe", me),
-    rails.oneGrant("provisioner", "artifacts", me),
-    rails.oneGrant("provisioner", "endpoints", me),
+    rails.oneGrant("delivery", "artifacts", me),
+    rails.oneGrant("delivery", "endpoints", me),
     rails.oneGrant(ENDPOINT, "look", me),
     rails.instGrant(ENDPOINT, absent, "describe", me),
   ];

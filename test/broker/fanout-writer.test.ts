@@ -56,7 +56,8 @@ describe("W4.04 W8.10 a writer that dies between two durable steps", () => {
       await Promise.race([work(), running.ended]);
       await running.stop();
     });
-    expect(deaths).toBeGreaterThanOrEqual(20);
+    // A claim, a batch, and three steps of the leave and of the join: before and after each.
+    expect(deaths).toBeGreaterThanOrEqual(16);
     const stored = await copiesOf(rig.nc, alice);
     const sources = stored.map(({ source }) => source);
     expect(new Set(sources).size).toBe(sources.length);

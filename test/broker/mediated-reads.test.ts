@@ -1,17 +1,23 @@
 /** Mediated reads: history by channel and range, the registry, presence, each cut to the caller's ACL. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { NatsConnection } from "@nats-io/transport-node";
+import { type NatsConnection, headers } from "@nats-io/transport-node";
 import { leaderLast } from "../../shared/broker/reads.ts";
 import { createWriter } from "../../shared/broker/write.ts";
 import { jsApi, kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
 import { dotForm } from "../../shared/protocol/base/principals.ts";
 import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
-import type { HistoryAnswer } from "../../shared/protocol/endpoint/reads-shapes.ts";
+import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
+import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
+import { type HistoryAnswer, RecordsAnswer } from "../../shared/protocol/endpoint/reads-shapes.ts";
 import { ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import type { z } from "zod";
 import { failure } from "../support/refusal.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+
+/** As a deleted row stands in a bucket. */
+const deleted = headers();
+deleted.set("KV-Operation", "DEL");
 
 type History = z.infer<typeof HistoryAnswer>;
 
@@ -85,9 +91,10 @@ describe("history", () => {
     expect((await failure(ask({ channel: "team", last: 1 }))).code).toBe("permission-denied");
   });
 
-  test("W8.07: a narrowed ACL holds at the next page", async () => {
+  test("W8.07 W12.01: a narrowed ACL holds at the next page, of a history that was begun before too", async () => {
     const agent = await space.mint({ actor: "narrowed", subscribe: ["news"] });
-    await ask({ channel: "news", last: 1 }, agent);
+    const { nextSeq } = await ask({ channel: "news", limit: 10 }, agent);
+    expect(nextSeq).toBeGreaterThan(1);
     const store = await space.store();
     const key = kvKey(names.bucket.acl, ledgerKey.acl(agent.view.principal, agent.view.uid));
     const stream = bucketStream(names.bucket.acl);
@@ -95,7 +102,25 @@ describe("history", () => {
     const narrowed = { ...(JSON.parse(new TextDecoder().decode(row?.data)) as object), allowSubscribe: [] };
     const bytes = new TextEncoder().encode(JSON.stringify(narrowed));
     await createWriter({ nc: store }).cas(stream, key, bytes, row?.seq ?? 0);
-    expect((await failure(ask({ channel: "news", last: 1 }, agent))).code).toBe("permission-denied");
+    for (const args of [{ fromSeq: nextSeq, limit: 10 }, { last: 1 }]) {
+      expect(await failure(ask({ channel: "news", ...args }, agent))).toMatchObject({
+        code: "permission-denied",
+        outcome: "not-executed",
+      });
+    }
+    expect((await failure(space.call("frontier", { channel: "news" }, { as: agent }))).code).toBe("permission-denied");
+    expect(await space.call("channels", {}, { as: agent })).toMatchObject({ channels: [] });
+    // Without a row at all it reads nothing.
+    await store.request(key, "", { headers: deleted, timeout: 5000 });
+    expect((await failure(space.call("channels", {}, { as: agent }))).code).toBe("permission-denied");
+  });
+
+  test("W8.07 there is one way to ask: the provisioner serves no read, and the broker lets nobody ask it for one", async () => {
+    for (const command of ["history", "roster", "channels", "frontier", "artifacts", "endpoints", "dm-history"]) {
+      const asked = space.call(command, { channel: "news" }, { as: reader, endpoint: EndpointName.Provisioner });
+      expect((await failure(asked)).code).toBe("permission-denied");
+    }
+    expect([...ownContract(EndpointName.Provisioner).commands.keys()]).not.toContain("history");
   });
 
   test("a page is bounded in bytes and says where the next begins", async () => {
@@ -194,6 +219,74 @@ describe("the channel registry", () => {
       description: "description",
       instructions: "instructions",
     });
+  });
+});
+
+describe("records", () => {
+  const page = async (args: object, as: Minted = reader) =>
+    RecordsAnswer.parse(await space.call("records", args, { as }));
+  const OWN = `svc.com_acme_r.${"r".repeat(24)}`;
+
+  test("PD.07 what every member may read comes in pages, each record once, with its revision; a snapshot is bounded", async () => {
+    const store = await space.store();
+    const put = async (key: string, value: unknown): Promise<number> =>
+      (await store.request(kvKey(names.bucket.records, key), JSON.stringify(value))).json<{ seq: number }>().seq;
+    const revisions = new Map<string, number>();
+    for (let index = 0; index < 700; index += 1) {
+      const key = `${OWN}${String(index)
+        .padStart(4, "0")
+        .replaceAll(/\d/g, (digit) => "abcdefghij"[Number(digit)] ?? "")}.spec`;
+      revisions.set(key, await put(key, { index, filler: "x".repeat(1000) }));
+    }
+    await put(`lifecycle.u_x.secret`, { hidden: true });
+    const seen = new Map<string, number>();
+    let pages = 0;
+    let cursor: number | undefined;
+    do {
+      const { records, ...next }: Awaited<ReturnType<typeof page>> = await page({
+        kind: "svc",
+        ...(cursor === undefined ? {} : { cursor }),
+      });
+      expect(Buffer.byteLength(JSON.stringify(records))).toBeLessThan(450_000);
+      for (const { key, revision } of records) {
+        expect(key.startsWith("svc.")).toBe(true);
+        if (!key.startsWith(OWN)) continue;
+        expect(seen.has(key)).toBe(false);
+        seen.set(key, revision);
+      }
+      ({ cursor } = next);
+      pages += 1;
+    } while (cursor !== undefined);
+    expect(seen).toEqual(revisions);
+    expect(pages).toBeGreaterThan(1);
+    expect(await page({ kind: "svc", cursor: Number.MAX_SAFE_INTEGER })).toEqual({ records: [] });
+    expect(await page({ kind: "contracts" })).toEqual({ records: [] });
+  }, 60_000);
+
+  test.each([
+    "lifecycle",
+    "uid",
+    "frontier",
+    "govern",
+    "policy",
+    "svc.>",
+    "*",
+    ">",
+    "svc.com_acme_x",
+    "",
+    "constructor",
+  ])("PD.07 the kind %j is none that a member reads", async (kind) => {
+    expect(await failure(page({ kind }))).toMatchObject({ code: "bad-request", outcome: "not-executed" });
+  });
+
+  test.each([
+    { kind: "svc", cursor: -1 },
+    { kind: "svc", cursor: 1.5 },
+    { kind: "svc", filter: ">" },
+    {},
+    { kind: ["svc"] },
+  ])("PD.07 %j is refused as bad-request", async (args) => {
+    expect((await failure(page(args))).code).toBe("bad-request");
   });
 });
 

@@ -170,16 +170,21 @@ describe("W9.19 replies of the broker, aimed at every API subject, bucket, strea
     expect(found.added.filter(({ subject }) => subject === to).length).toBe(count + 1);
   }, 120_000);
 
-  test("answers of the provisioner: it derives where they go, whatever reply a request names", async () => {
-    const request = (command: string) =>
-      `cotal.${S}.ep.one.provisioner.${command}.${caller(mallory)}.${"n".repeat(26)}`;
+  test("W9.19 PD.07 answers of the daemons: they derive where they go, whatever reply a request names", async () => {
+    const request = (command: string) => `cotal.${S}.ep.one.${command}.${caller(mallory)}.${"n".repeat(26)}`;
+    const commands = ["provisioner.space", "delivery.roster", "delivery.history", "delivery.durable-list"];
     const answers = await tap(nc, `cotal.${S}.ep.reply.*.*.*.${caller(mallory)}.*`);
     const all = targets(S, bob);
     const victims = await tap(await frontRoot(space, S), "planted.reply");
     for (const reply of [...all, "planted.reply"]) {
-      for (const command of ["space", "roster", "describe"]) nc.publish(request(command), "{}", { reply });
+      for (const command of [...commands, "provisioner.describe", "delivery.describe"]) {
+        nc.publish(request(command), "{}", { reply });
+      }
     }
-    await until("it answered on the rail", () => answers.messages.length > 0);
+    await until("both answered on the rail", () => {
+      const by = answers.subjects().map((subject) => subject.split(".")[4]);
+      return by.includes("provisioner") && by.includes("delivery");
+    });
     await expectQuiet();
     expectUnmoved(await changes());
     expect(victims.messages).toEqual([]);
@@ -382,8 +387,8 @@ describe("W9.07 W9.19 an observer", () => {
     const watcher = await space.connect(credential);
     const me = personOf(credential);
     for (const reply of targets(S, bob)) {
-      for (const command of ["space", "channels", "roster", "history"]) {
-        const subject = `cotal.${S}.ep.one.provisioner.${command}.${caller(me)}.${"n".repeat(26)}`;
+      for (const command of ["provisioner.space", "delivery.channels", "delivery.roster", "delivery.history"]) {
+        const subject = `cotal.${S}.ep.one.${command}.${caller(me)}.${"n".repeat(26)}`;
         watcher.publish(subject, '{"v":1}', { reply, headers: headerBlock({ "Nats-Trace-Dest": reply }) });
       }
     }

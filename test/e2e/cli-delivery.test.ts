@@ -24,6 +24,7 @@ describe("cotal up", () => {
         const [whole] = described.items();
         expect(whole).toMatchObject({ kind: "descriptor", endpoint: "delivery" });
         expect((whole as Described).commands?.map(({ name }) => name).toSorted()).toEqual([
+          "acl-swept",
           "anycast-cancel",
           "anycast-status",
           "anycast-takes",
@@ -37,7 +38,9 @@ describe("cotal up", () => {
           "evict-principals",
           "frontier",
           "history",
+          "pending",
           "principal-liveness",
+          "proof",
           "records",
           "roster",
         ]);

@@ -3,6 +3,7 @@
  * as fast as its connection takes them, without reading what comes back.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
+import { servedBy } from "./space.ts";
 import { drawNonce } from "../../shared/protocol/base/principals.ts";
 import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { spaceNames } from "../../shared/protocol/base/names.ts";
@@ -37,13 +38,13 @@ export function flooder(nc: NatsConnection, { view }: Credential): Flooder {
     await nc.flush();
   };
   const request = (command: string, body: unknown): void => {
-    const subject = rails.one("provisioner", command, caller, drawNonce(random));
+    const subject = rails.one(servedBy(command), command, caller, drawNonce(random));
     nc.publish(subject, typeof body === "string" ? body : JSON.stringify(body));
   };
   const envelope = (command: string, args: unknown) => ({
     v: 1,
     id: drawNonce(random),
-    op: { endpoint: "provisioner", command },
+    op: { endpoint: servedBy(command), command },
     class: "ephemeral",
     replyExpected: true,
     args,

@@ -1,7 +1,7 @@
 /**
  * Somebody else's server, as small as it can be: raw NATS, this project's contracts as documents, and no part
  * of the serving toolkit. It answers what a test tells it to, lawful or not; and it stands in for the
- * provisioner's reads of artifacts and of the registry.
+ * delivery service's reads of artifacts and of the registry.
  */
 import { randomBytes } from "node:crypto";
 import { type Msg, type NatsConnection, headers } from "@nats-io/transport-node";
@@ -116,19 +116,19 @@ export async function startForeign(options: ForeignOptions): Promise<Foreign> {
   };
 }
 
-/** What the provisioner tells; a test changes it as it goes. */
+/** What the delivery service tells; a test changes it as it goes. */
 export type Told = {
   /** Texts by digest. */
   readonly artifacts: Map<string, string>;
   endpoints: ShownEndpoint[];
 };
 
-/** The provisioner's two reads. */
+/** Two of its reads. */
 export async function startReads(nc: NatsConnection, space: string, told: Told): Promise<Foreign> {
   return startForeign({
     nc,
     space,
-    endpoint: EndpointName.Provisioner,
+    endpoint: EndpointName.Delivery,
     commands: {
       artifacts: ({ request }) => {
         const { digests } = request.args as { readonly digests: readonly string[] };

@@ -43,6 +43,8 @@ export function memoryParts(ledger: LedgerStore, over: Partial<PlaneParts> = {})
       made.push(`queue ${role}`);
     },
     connectionsOf: () => Promise.resolve({ kind: "none" }),
+    isSwept: () => Promise.resolve(true),
+    endConnections: () => Promise.resolve(true),
     removeRemains: async (p, uid) => {
       removed.push(`${p.owner}.${p.actor}.${uid}`);
     },

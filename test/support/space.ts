@@ -274,7 +274,8 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
   };
 }
 
-const servedBy = (command: string): EndpointName =>
+/** The daemon that serves a command of ours, of the two that this file calls. */
+export const servedBy = (command: string): EndpointName =>
   Object.values<string>(ReadCommand).includes(command) ? EndpointName.Delivery : EndpointName.Provisioner;
 
 async function runTrust(state: string, command: string, args: readonly string[]): Promise<Record<string, unknown>> {

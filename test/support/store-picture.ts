@@ -1,6 +1,7 @@
 /**
  * A picture of everything that a space stores: every stream, its settings, its messages by sequence, its
- * consumers and how far they are. What an attack moved shows as a difference of two pictures.
+ * consumers and how far they are. What an attack moved shows as a difference of two pictures. What the delivery
+ * service writes by itself, whole and in its place, is left out: the leases that it renews, the markers of its groups.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import { type Entry, api, dump } from "./raw-jetstream.ts";
@@ -38,10 +39,31 @@ export async function pictureOf(store: NatsConnection): Promise<Picture> {
           delivered: one.delivered.consumer_seq,
         }))
         .toSorted((a, b) => (a.name < b.name ? -1 : 1));
-      return [name, { config: info["config"], entries: await dump(store, name), consumers }];
+      return [
+        name,
+        { config: info["config"], entries: (await dump(store, name)).filter((entry) => !isRoutine(entry)), consumers },
+      ];
     }),
   );
   return new Map(pictures);
+}
+
+const ROUTINES: readonly (readonly [RegExp, readonly string[]])[] = [
+  [/^\$KV\.cotal_leases_[^.]+\.lease\.delivery\./, ["at", "epoch", "holder", "principal", "ready", "v"]],
+  [/^cotal\.[^.]+\.dlvpos\.\d+$/, ["acl", "by", "sequence", "v"]],
+];
+
+/** Whatever an attack puts there has other bytes, or brings a header of the broker's along. */
+function isRoutine({ subject, data, hdrs }: Entry): boolean {
+  const fields = ROUTINES.find(([at]) => at.test(subject))?.[1];
+  if (fields === undefined || /Nats-(?:Stream|Subject|Sequence)/i.test(hdrs)) return false;
+  // A lease that was given back.
+  if (data === "") return /KV-Operation/i.test(hdrs);
+  try {
+    return text(Object.keys(JSON.parse(data) as object).toSorted()) === text(fields);
+  } catch {
+    return false;
+  }
 }
 
 export type Difference = {

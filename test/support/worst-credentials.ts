@@ -32,7 +32,7 @@ export const WORST_COMMANDS: readonly GrantedCommand[] = ENDPOINTS.flatMap((endp
 
 export const worstAgent: ScopeOf<"agent"> = {
   space: "main",
-  holder: { principal: { owner: OWNER, actor: "agent" }, uid: "w".repeat(26) },
+  holder: { principal: { owner: OWNER, actor: "aide" }, uid: "w".repeat(26) },
   inboxNonce: NONCE,
   allowSubscribe: ["general", "team.>"],
   allowPublish: ["general", "team.>"],

@@ -356,7 +356,20 @@ describe("W131.07 W131.10 PF.04 the oracle", () => {
 
   test("whoever comes back each time is live", async () => {
     const { oracle } = scripted([{ live: [1] }, { live: [2] }, { live: [3] }]);
-    expect(await oracle.evict([alice])).toEqual([{ ...alice, state: "live", found: 3, closed: 2 }]);
+    expect(await oracle.evict([alice])).toEqual([{ ...alice, state: "live", found: 3, closed: 2, survived: 0 }]);
+  });
+
+  test("who was to end and is there again by its number has survived; a look with a gap counts no survivors", async () => {
+    const deaf = scripted([{ live: [1, 2] }, { live: [1] }, { live: [1, 3] }]);
+    expect(await deaf.oracle.evict([alice])).toMatchObject([{ state: "live", found: 3, survived: 1 }]);
+    for (const at of [1, 2]) {
+      const looks = [{ live: [1] }, { live: [2] }, { live: [3] }].map((one, n) =>
+        n === at ? { ...one, gap: "a server is silent" } : one,
+      );
+      const [verdict] = await scripted(looks).oracle.evict([alice]);
+      expect(verdict).toMatchObject({ state: "live", found: 3 });
+      expect(verdict?.survived).toBeUndefined();
+    }
   });
 
   test("a gap in the last look is unknown, whatever was ended; one in an earlier look is made good by it", async () => {

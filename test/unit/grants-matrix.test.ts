@@ -339,12 +339,14 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
           "channel-set",
           "limits-show",
           "limits-set",
+          "limits-preview",
           "check",
           "channel-purge",
           "history-purge",
           "endpoint-assign",
         ].map(call),
         ...["channels", "roster", "artifacts", "endpoints"].map(read),
+        "pub cotal.main.ep.one.delivery.pending.<me>.*",
         "pub cotal.main.ep.one.*.describe.<me>.*",
         ...["manager", "delivery"].flatMap((plane) => [
           `sub cotal.main.live.${plane}.${OPERATOR}.>`,
@@ -472,9 +474,15 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
         "pub cotal.main.ep.one.com_example_echo.stop.self.<me>.*",
         "pub cotal.main.ep.one.com_example_echo.stop.owner.u_aaaaaaaaaaaaaaaaaaaaaaaaaa.<me>.*",
         ...["register", "caller-view"].map(call),
-        ...["durable-join", "durable-leave", "durable-list", "anycast-status", "anycast-cancel", "anycast-takes"].map(
-          (command) => `pub cotal.main.ep.one.delivery.${command}.<me>.*`,
-        ),
+        ...[
+          "durable-join",
+          "durable-leave",
+          "durable-list",
+          "anycast-status",
+          "anycast-cancel",
+          "anycast-takes",
+          "proof",
+        ].map((command) => `pub cotal.main.ep.one.delivery.${command}.<me>.*`),
       ].toSorted(),
     );
   });

@@ -30,20 +30,23 @@ export function aclOf(row: ActorRow, credential: string, at: number): AclRow {
 const heldCapabilities = (capabilities: string[]): Pick<AclRow, "capabilities"> =>
   capabilities.length === 0 ? {} : { capabilities };
 
-/** Keeps what both it and this row grant. Written also if nothing changes: a connect under way must lose. */
+/**
+ * Keeps what both it and this row grant. Written also if nothing changes: a connect under way must lose. Resolves
+ * with the row's revision; `undefined` where there is none.
+ */
 export async function touchAcl(
   parts: Pick<PlaneParts, "ledger" | "now" | "random">,
   row: ActorRow,
   uid: string,
-): Promise<void> {
+): Promise<number | undefined> {
   const { ledger } = parts;
   const key = ledgerKey.acl(row, uid);
-  await settled(parts, async () => {
+  return settled(parts, async () => {
     const raw = await ledger.read("acl", key);
     // None yet, or none any more: nobody reads by it.
-    if (raw.kind !== "value") return;
+    if (raw.kind !== "value") return undefined;
     const found = await readRow(ledger, "acl", key, AclRow);
-    if (found === undefined) return;
+    if (found === undefined) return undefined;
     const { capabilities = [], ...rest } = found.value;
     const narrowed: AclRow = {
       ...rest,
@@ -51,6 +54,6 @@ export async function touchAcl(
       ...heldCapabilities(bothCapabilities(capabilities, row.capabilities)),
       at: parts.now(),
     };
-    await ledger.cas("acl", key, narrowed, found.revision);
+    return ledger.cas("acl", key, narrowed, found.revision);
   });
 }

@@ -22,6 +22,7 @@ import { enterDaemon } from "./daemons.ts";
 import { createServing } from "./serving.ts";
 import { activationOf, demandChosen } from "./enrol.ts";
 import { beyond, normalised } from "./envelope.ts";
+import { type NarrowedList, carryThrough, takenBack } from "./narrowing.ts";
 import { type PlaneParts, demandPlane, refusal, settled } from "./parts.ts";
 import { beginEnd, beginToEnd, finishEnd } from "./retire.ts";
 
@@ -31,9 +32,18 @@ export function createAdministration(parts: PlaneParts): ActorAdministration {
     return settled(parts, run);
   };
   return {
-    grant: async (grant) => changing(() => grantOnce(parts, grant)),
-    narrow: async (p, lists) => changing(() => narrowOnce(parts, p, lists)),
-    revoke: async (p) => changing(() => revokeOnce(parts, p)),
+    grant: async (grant) => {
+      const { actor, narrowed } = await changing(() => grantOnce(parts, grant));
+      return narrowed === undefined ? actor : { ...actor, narrowing: await carryThrough(parts, narrowed) };
+    },
+    narrow: async (p, lists) => {
+      const { actor, narrowed } = await changing(() => narrowOnce(parts, p, lists));
+      return { ...actor, narrowing: await carryThrough(parts, narrowed) };
+    },
+    revoke: async (p) => {
+      const { opId, narrowed } = await changing(() => revokeOnce(parts, p));
+      return { uid: narrowed.uid, opId, copies: await takenBack(parts, narrowed) };
+    },
     list: (page) => list(parts, page),
     enterDaemon: (caller, args) => enterDaemon(parts, caller, args),
     serving: createServing(parts),
@@ -61,7 +71,9 @@ async function list(
   return { actors, unreadable, ...(page.cursor === undefined ? {} : { cursor: page.cursor }) };
 }
 
-async function grantOnce(parts: PlaneParts, grant: Grant): Promise<ActorRow> {
+type Granted = { readonly actor: ActorRow; readonly narrowed: NarrowedList | undefined };
+
+async function grantOnce(parts: PlaneParts, grant: Grant): Promise<Granted> {
   const p = principal(grant.owner, grant.actor);
   if (!DERIVED_OWNER_TOKEN.test(p.owner) || parts.isReservedOwner(p.owner)) {
     throw badRequest(`${p.owner} is nobody who signs in`, "use the owner token that cotal whoami shows");
@@ -96,8 +108,14 @@ async function grantOnce(parts: PlaneParts, grant: Grant): Promise<ActorRow> {
   if (row.role !== undefined) await parts.makeQueue(row.role);
   if (found?.value.state === "revoked") await endRevoked(parts, p, found.value);
   await writeRow(parts, p, found, row);
-  if (kept !== undefined) await touchAcl(parts, row, kept.lifecycleUid);
-  return row;
+  if (kept === undefined) return { actor: row, narrowed: undefined };
+  const narrowed = await narrowedTo(parts, row);
+  return { actor: row, narrowed: beyond(row, kept) === undefined ? undefined : narrowed };
+}
+
+async function narrowedTo(parts: PlaneParts, row: ActorRow): Promise<NarrowedList> {
+  const { owner, actor, lifecycleUid: uid } = row;
+  return { principal: { owner, actor }, uid, revision: await touchAcl(parts, row, uid) };
 }
 
 async function endRevoked(parts: PlaneParts, p: Principal, { lifecycleUid: uid, at }: ActorRow): Promise<void> {
@@ -119,7 +137,11 @@ async function parentOf(
   return { parent: { owner: parent.owner, actor: parent.actor, lifecycleUid: row.lifecycleUid } };
 }
 
-async function narrowOnce(parts: PlaneParts, p: Principal, lists: Partial<ActorLists>): Promise<ActorRow> {
+async function narrowOnce(
+  parts: PlaneParts,
+  p: Principal,
+  lists: Partial<ActorLists>,
+): Promise<Granted & { readonly narrowed: NarrowedList }> {
   const found = await demandActive(parts, p);
   const { role = found.value.role, ...named } = lists;
   const next: ActorLists = {
@@ -141,11 +163,13 @@ async function narrowOnce(parts: PlaneParts, p: Principal, lists: Partial<ActorL
   const row: ActorRow = { ...rest, ...normalised(next), at: parts.now() };
   await parts.tryMint(row);
   await writeRow(parts, p, found, row);
-  await touchAcl(parts, row, row.lifecycleUid);
-  return row;
+  return { actor: row, narrowed: await narrowedTo(parts, row) };
 }
 
-async function revokeOnce(parts: PlaneParts, p: Principal): Promise<{ uid: string; opId: string | undefined }> {
+async function revokeOnce(
+  parts: PlaneParts,
+  p: Principal,
+): Promise<{ readonly opId: string | undefined; readonly narrowed: NarrowedList }> {
   const found = await readActor(parts.ledger, p);
   if (found === undefined) throw unknown(p);
   const { lifecycleUid: uid } = found.value;
@@ -153,8 +177,8 @@ async function revokeOnce(parts: PlaneParts, p: Principal): Promise<{ uid: strin
   if (found.value.state === "active") {
     await writeRow(parts, p, found, { ...found.value, state: "revoked", at: parts.now() });
   }
-  await touchAcl(parts, { ...found.value, allowSubscribe: [], capabilities: [] }, uid);
-  return { uid, opId: await beginEnd(parts, p, uid) };
+  const narrowed = await narrowedTo(parts, { ...found.value, allowSubscribe: [], capabilities: [] });
+  return { opId: await beginEnd(parts, p, uid), narrowed };
 }
 
 async function demandActive({ ledger }: PlaneParts, p: Principal): Promise<Row<ActorRow>> {

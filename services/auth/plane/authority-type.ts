@@ -10,7 +10,13 @@
  */
 import type { ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import type { Principal } from "../../../shared/protocol/base/principals.ts";
-import type { DaemonEnterArgs, ServingAnswer, ServingArgs } from "../../../shared/protocol/endpoint/auth-shapes.ts";
+import type {
+  CopiesTaken,
+  DaemonEnterArgs,
+  Narrowing,
+  ServingAnswer,
+  ServingArgs,
+} from "../../../shared/protocol/endpoint/auth-shapes.ts";
 import type { Caller } from "../../../shared/protocol/endpoint/grammar.ts";
 import type { PLAIN_VIEWS, View, ViewClaim } from "../../../shared/protocol/endpoint/views.ts";
 import type { PresentedGrant } from "../../../shared/protocol/ledger/session-rows.ts";
@@ -139,11 +145,15 @@ export type Authority = {
   readonly recordConnect: (checked: Extract<Checked, { ok: true }>, connect: Connect) => Promise<void>;
 };
 
+/** An actor as it is granted now; and where something was taken away, how far that has come. */
+export type Changed = ActorRow & { readonly narrowing?: Narrowing };
+export type Revoked = { readonly uid: string; readonly opId: string | undefined; readonly copies: CopiesTaken };
+
 /** What the endpoint `auth` serves on top, for the operator. */
 export type ActorAdministration = {
-  readonly grant: (grant: Grant) => Promise<ActorRow>;
-  readonly narrow: (p: Principal, lists: Partial<ActorLists>) => Promise<ActorRow>;
-  readonly revoke: (p: Principal) => Promise<{ readonly uid: string; readonly opId: string | undefined }>;
+  readonly grant: (grant: Grant) => Promise<Changed>;
+  readonly narrow: (p: Principal, lists: Partial<ActorLists>) => Promise<Changed>;
+  readonly revoke: (p: Principal) => Promise<Revoked>;
   /** Rows for another daemon's own credentials; the caller is the holder. */
   readonly enterDaemon: (caller: Caller, args: DaemonEnterArgs) => Promise<{ readonly epoch?: number }>;
   /** The ledger's half of registering somebody's endpoint; the provisioner asks. */

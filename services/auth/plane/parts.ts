@@ -33,6 +33,10 @@ export type PlaneParts = {
    * `none` then means that nobody of it is, or will be.
    */
   readonly connectionsOf: (p: Principal) => Promise<Connected>;
+  /** Are the copies taken back that this revision of a read list no longer covers? Waits a while for it. */
+  readonly isSwept: (p: Principal, uid: string, revision: number) => Promise<boolean>;
+  /** Ends every connection that was let in before the question; true if that is proved. */
+  readonly endConnections: (p: Principal) => Promise<boolean>;
   /** Removes exactly what an ended lifecycle left; safe to run again. */
   readonly removeRemains: (p: Principal, uid: string) => Promise<void>;
   /** Last sequence of each stream of the space, for the frontier of an end. */

@@ -8,7 +8,7 @@ import type { DELIVERY_CLUSTER } from "../../../shared/protocol/endpoint/deliver
 import type { Handlers } from "../../../shared/serve/serve.ts";
 import { createNotices } from "./notices.ts";
 import { type RailEvent, serveTakes } from "./rail.ts";
-import { createRequests } from "./requests.ts";
+import { type Requests, createRequests } from "./requests.ts";
 import { brokerAnycastStore } from "./store.ts";
 import { type Swept, keepSweeping, sweepAnycast } from "./sweep.ts";
 import { type Untaken, createUntakenWatch } from "./untaken.ts";
@@ -39,6 +39,7 @@ type Commands = typeof Name.AnycastStatus | typeof Name.AnycastCancel | typeof N
 
 export type Anycast = {
   readonly handlers: Pick<Handlers<typeof DELIVERY_CLUSTER>, Commands>;
+  readonly status: Requests["status"];
   /** Starts to serve takes, and to sweep. */
   readonly begin: () => Promise<void>;
   readonly stop: () => Promise<void>;
@@ -66,6 +67,7 @@ export function createAnycast(options: AnycastOptions): Anycast {
   };
   const stops: (() => Promise<void>)[] = [];
   return {
+    status: requests.status,
     handlers: {
       [Name.AnycastStatus]: (args, { from }) => requests.status(from, args),
       [Name.AnycastCancel]: (args, { from }) => requests.cancel(from, args),

@@ -5,7 +5,9 @@
  * 1. The lease says who should write; the marker says who can (`marker.ts`). Two that believe to hold a group
  *    waste effort and break nothing.
  * 2. A writer that failed is begun anew while the lease is held, each time later.
- * 3. A change is asked of the loop that writes its group. Where that is another process, the refusal names it.
+ * 3. A later process takes groups from earlier ones at once, up to its share of them: so a restart is not waited for,
+ *    and processes that run side by side share the work. Beyond that it takes what is free or has expired.
+ * 4. A change is asked of the loop that writes its group. Where that is another process, the refusal names it.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NatsConnection } from "@nats-io/transport-node";
@@ -17,6 +19,7 @@ import {
   readLease,
   takeLease,
 } from "../../../shared/broker/lease.ts";
+import { isCode } from "../../../shared/broker/errors.ts";
 import { createWriter } from "../../../shared/broker/write.ts";
 import { CotalError, ErrorCode, Outcome, toCotalError } from "../../../shared/protocol/base/errors.ts";
 import { type Membership, WRITER_DETAIL } from "../../../shared/protocol/endpoint/delivery-shapes.ts";
@@ -33,8 +36,10 @@ export type GroupsOptions = {
   readonly groups: number;
   /** Of this process. */
   readonly instanceId: string;
-  /** As whom this run takes leases: a later run of the same daemon takes them over at once. */
+  /** As whom this run takes leases. */
   readonly who: LeaseHolder;
+  /** Processes that serve the space now, this one among them. */
+  readonly peers: number;
   readonly tell: (event: GroupEvent) => void;
 };
 
@@ -44,6 +49,7 @@ export type GroupEvent =
   | { readonly type: "failed"; readonly group: number; readonly error: CotalError };
 
 export type Groups = {
+  readonly count: number;
   /** Asks the writer of the caller's group; resolves once the change is stored. */
   readonly change: (wanted: WantedChange, caller: Caller, signal: AbortSignal) => Promise<Membership | undefined>;
   readonly stop: () => Promise<void>;
@@ -61,14 +67,16 @@ const AGAIN_MS = { first: 50, most: 5000 };
 type Group = { readonly requests: Requests; isHeld: boolean };
 
 export function keepGroups(options: GroupsOptions): Groups {
-  const { nc, space, groups, instanceId } = options;
+  const { nc, space, groups, peers, instanceId } = options;
   const stopping = new AbortController();
   const bell = createBell(nc, space);
   stopping.signal.addEventListener("abort", bell.ring, { once: true });
   const all: Group[] = Array.from({ length: groups }, () => ({ requests: createRequests(bell.ring), isHeld: false }));
-  const running = all.map((group, n) => keepGroup(options, { group, n, bell }, stopping.signal));
+  const share = { left: Math.ceil(groups / peers) };
+  const running = all.map((group, n) => keepGroup(options, { group, n, bell, share }, stopping.signal));
 
   return {
+    count: groups,
     change: async (wanted, caller, signal) => {
       const lifecycle: Lifecycle = { ...caller, key: ledgerKey.acl(caller.principal, caller.uid) };
       const n = groupOf(lifecycle.key, groups);
@@ -88,19 +96,40 @@ export function keepGroups(options: GroupsOptions): Groups {
 
 const placeOf = (space: string, n: number): LeasePlace => ({ space, service: "delivery", duty: "fanout", n });
 
-type Keeping = { readonly group: Group; readonly n: number; readonly bell: ReturnType<typeof createBell> };
+type Keeping = {
+  readonly group: Group;
+  readonly n: number;
+  readonly bell: ReturnType<typeof createBell>;
+  /** Groups that this process may still take from an earlier one. */
+  readonly share: { left: number };
+};
 
 async function keepGroup(options: GroupsOptions, keeping: Keeping, stopping: AbortSignal): Promise<void> {
-  const { nc, space, who, tell } = options;
   while (!stopping.aborted) {
     try {
-      const taken = await takeLease(nc, placeOf(space, keeping.n), who);
-      if (taken.kind === "held") await holdGroup(options, keeping, taken.hold, stopping);
+      const hold = await takeGroup(options, keeping);
+      if (hold !== undefined) await holdGroup(options, keeping, hold, stopping);
     } catch (thrown) {
-      tell({ type: "failed", group: keeping.n, error: toCotalError(thrown) });
+      options.tell({ type: "failed", group: keeping.n, error: toCotalError(thrown) });
     }
     await pause(LOOK_MS, stopping);
   }
+}
+
+async function takeGroup({ nc, space, who }: GroupsOptions, { n, share }: Keeping): Promise<Hold | undefined> {
+  const place = placeOf(space, n);
+  const { holder, principal } = who;
+  // Counted before it is asked for: all groups ask at once.
+  const maySucceed = share.left > 0;
+  if (maySucceed) share.left -= 1;
+  let hold: Hold | undefined;
+  try {
+    const taken = await takeLease(nc, place, maySucceed ? who : { holder, principal });
+    if (taken.kind === "held") ({ hold } = taken);
+  } finally {
+    if (maySucceed && hold === undefined) share.left += 1;
+  }
+  return hold;
 }
 
 async function holdGroup(options: GroupsOptions, keeping: Keeping, hold: Hold, stopping: AbortSignal): Promise<void> {
@@ -114,7 +143,7 @@ async function holdGroup(options: GroupsOptions, keeping: Keeping, hold: Hold, s
     keeping.bell.ring();
   });
   try {
-    await writeAgain(options, keeping, signal);
+    await writeAgain(options, keeping, hold, signal);
   } finally {
     group.isHeld = false;
     ending.abort();
@@ -137,7 +166,12 @@ async function renewed(hold: Hold, signal: AbortSignal): Promise<void> {
   }
 }
 
-async function writeAgain(options: GroupsOptions, { group, n, bell }: Keeping, signal: AbortSignal): Promise<void> {
+async function writeAgain(
+  options: GroupsOptions,
+  { group, n, bell }: Keeping,
+  hold: Hold,
+  signal: AbortSignal,
+): Promise<void> {
   const { nc, space, groups, instanceId, tell } = options;
   let wait = AGAIN_MS.first;
   while (!signal.aborted) {
@@ -149,6 +183,8 @@ async function writeAgain(options: GroupsOptions, { group, n, bell }: Keeping, s
       await writeGroup({ ...own, tell: told }, signal);
     } catch (thrown) {
       tell({ type: "failed", group: n, error: toCotalError(thrown) });
+      // Overtaken: whoever it was may have the lease too, and then nothing is to be fought for.
+      if (isCode(thrown, ErrorCode.Conflict) && !(await hold.renew(true).catch(() => true))) return;
       wait = performance.now() - began > AGAIN_MS.most ? AGAIN_MS.first : Math.min(2 * wait, AGAIN_MS.most);
       await pause(wait, signal);
     }

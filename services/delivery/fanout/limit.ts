@@ -3,7 +3,7 @@
  * the copy is written.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
-import { streamState } from "../../../shared/broker/ensure.ts";
+import { historyLimits } from "../../../shared/broker/limits.ts";
 import { spaceNames } from "../../../shared/protocol/base/names.ts";
 
 export type Stamp = () => Promise<string>;
@@ -18,9 +18,8 @@ export function createStamp(nc: NatsConnection, space: string, now: () => number
   return async () => {
     if (now() - readAt < FRESH_MS) return stamp;
     const began = now();
-    const { config } = await streamState(nc, spaceNames(space).dlv);
-    const count = Number(config["max_msgs_per_subject"]);
-    stamp = Number.isSafeInteger(count) && count > 0 ? String(count) : NONE;
+    const { maxPerSubject } = await historyLimits(nc, spaceNames(space).dlv);
+    stamp = maxPerSubject === null ? NONE : String(maxPerSubject);
     readAt = began;
     return stamp;
   };

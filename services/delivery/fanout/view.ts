@@ -40,8 +40,10 @@ export type View = {
   /** Lifecycles of this group whose stored copies must be looked through. */
   readonly toSweep: ReadonlySet<string>;
   readonly swept: (lifecycle: string) => void;
-  /** Last sequence of the read lists. */
+  /** Last sequence of the read lists, */
   readonly aclSeq: () => number;
+  /** and of those of this group. */
+  readonly listsSeq: () => number;
   /** Grows with every change: what was computed from an older one is void. */
   readonly version: () => number;
   /** A change of a membership that this process has made itself. */
@@ -66,6 +68,7 @@ export function createView({ nc, space, group, groups, sweptAcl }: ViewOptions):
   const toSweep = new Set<string>();
   let defaults: ChannelDefaults | undefined;
   let version = 0;
+  let listsSeq = 0;
 
   const rename = (lifecycle: string, before: string | undefined, after: string | undefined): void => {
     if (before === after) return;
@@ -85,7 +88,9 @@ export function createView({ nc, space, group, groups, sweptAcl }: ViewOptions):
     rename(key, before?.name.toLowerCase(), after?.name.toLowerCase());
     const known = before?.allowSubscribe;
     const isNarrower = known?.some((entry) => containedIn(after?.allowSubscribe ?? [], entry) === undefined);
-    if (groupOf(key, groups) === group && (isNarrower ?? seq > sweptAcl)) toSweep.add(key);
+    if (groupOf(key, groups) !== group) return;
+    listsSeq = seq;
+    if (isNarrower ?? seq > sweptAcl) toSweep.add(key);
   });
   const members = follow(nc, bucket.members, ({ key, seq, value }) => {
     const lifecycle = memberOf(key);
@@ -124,6 +129,7 @@ export function createView({ nc, space, group, groups, sweptAcl }: ViewOptions):
     toSweep,
     swept: (lifecycle) => void toSweep.delete(lifecycle),
     aclSeq: acl.seq,
+    listsSeq: () => listsSeq,
     version: () => version,
     changed: () => {
       version += 1;

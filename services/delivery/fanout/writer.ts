@@ -113,6 +113,8 @@ export async function writeGroup(options: GroupWriterOptions, stopping: AbortSig
     if (view.toSweep.size > 0) await sweep(sweeping, position);
     sweptAcl = seen;
     if (hasChanges(changing)) await changeMemberships(changing);
+    // Whoever narrowed a list waits for this word. Not before: it names no join that is under way.
+    if (view.listsSeq() > batching.marker().row.acl) await commit();
   };
   const targets = cachedTargets(options, view);
   const flush = async (more?: Pick<MarkerRow, "part">): Promise<void> => {

@@ -9,7 +9,8 @@
  * 1. `gone` is said after one complete look that began `SETTLE_MS` after the question, and later than every
  *    KICK, and found nobody. Whatever failed before or is missing makes it `unknown`.
  * 2. Who comes back although it was ended holds a credential that still works: that is `live`, not a fault.
- * 3. No connection of this daemon itself is ended: its answer would be lost, and it would only come back.
+ * 3. That nobody survived is said of two complete looks, the first of them as late as in 1.
+ * 4. No connection of this daemon itself is ended: its answer would be lost, and it would only come back.
  */
 import { z } from "zod";
 import { SETTLE_MS } from "../../../shared/broker/still-connected.ts";
@@ -41,7 +42,7 @@ export type Oracle = {
 /** KICKs that are under way at once. */
 const AT_ONCE = 32;
 
-type Tally = { readonly seen: Set<string>; closed: number };
+type Tally = { readonly seen: Set<string>; closed: number; survived?: number };
 
 export function createOracle(parts: OracleParts): Oracle {
   const { look, now, pause } = parts;
@@ -65,7 +66,9 @@ export function createOracle(parts: OracleParts): Oracle {
         // Somebody slipped in, or has a credential that works: the same once more tells which.
         await end(parts, last, tallies);
         await until(began + SETTLE_MS);
+        const before = last;
         last = await look(names);
+        if (before.gap === undefined && last.gap === undefined) countSurvivors(last, tallies);
         note(last, tallies);
       }
       for (const [principal, { seen, closed }] of tallies) {
@@ -90,15 +93,25 @@ export function createOracle(parts: OracleParts): Oracle {
 function verdict(p: Principal, { found, gap }: Look, tally?: Tally): PrincipalVerdict {
   const live = found.get(dotForm(p))?.length ?? 0;
   const counts = { owner: p.owner, actor: p.actor, found: tally?.seen.size ?? live, closed: tally?.closed ?? 0 };
-  if (live > 0) return { ...counts, state: "live" };
+  const survived = tally?.survived === undefined ? {} : { survived: tally.survived };
+  if (live > 0) return { ...counts, state: "live", ...survived };
   return gap === undefined ? { ...counts, state: "gone" } : { ...counts, state: "unknown", why: gap };
+}
+
+/** Of two complete looks: whoever is in both was to end and has not. */
+function countSurvivors({ found }: Look, tallies: ReadonlyMap<string, Tally>): void {
+  for (const [name, tally] of tallies) {
+    tally.survived = (found.get(name) ?? []).filter((one) => tally.seen.has(keyOf(one))).length;
+  }
 }
 
 function note({ found }: Look, tallies: ReadonlyMap<string, Tally>): void {
   for (const [name, connections] of found) {
-    for (const { server, cid } of connections) tallies.get(name)?.seen.add(`${server} ${cid}`);
+    for (const one of connections) tallies.get(name)?.seen.add(keyOf(one));
   }
 }
+
+const keyOf = ({ server, cid }: Seen): string => `${server} ${cid}`;
 
 /** Ends whatever the look has found of those that are counted. */
 async function end(parts: OracleParts, seen: Look, tallies: ReadonlyMap<string, Tally>): Promise<Look> {

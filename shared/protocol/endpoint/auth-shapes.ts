@@ -51,13 +51,23 @@ export type ActorNarrowArgs = z.infer<typeof ActorNarrowArgs>;
 export const ShownActor = z.looseObject(ActorRow.omit({ secretDigest: true }).shape);
 export type ShownActor = z.infer<typeof ShownActor>;
 
-export const ActorAnswer = z.looseObject({ actor: ShownActor });
+/** Stored copies that a read list covers no longer: `pending` until the delivery service has taken them back. */
+export const CopiesTaken = z.enum(["swept", "pending", "none"]);
+export type CopiesTaken = z.infer<typeof CopiesTaken>;
+
+/** How far a narrowing has come beyond the rows: `pending` where the delivery service did not prove it. */
+export const Narrowing = z.looseObject({ copies: CopiesTaken, connections: z.enum(["ended", "pending"]) });
+export type Narrowing = z.infer<typeof Narrowing>;
+
+/** `narrowing` where something was taken away. */
+export const ActorAnswer = z.looseObject({ actor: ShownActor, narrowing: Narrowing.optional() });
 
 export const ActorRevokeArgs = z.strictObject({ owner: token, actor: token });
 export const ActorRevokeAnswer = z.looseObject({
   uid: z.string().regex(LIFECYCLE_UID),
   /** The operation that ends its lifecycle; absent if it never began, or is over. */
   opId: z.string().optional(),
+  copies: CopiesTaken,
 });
 
 export const ActorListArgs = z.strictObject({

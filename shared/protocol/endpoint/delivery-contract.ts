@@ -2,13 +2,14 @@
 import { AnycastStatus } from "../chat/anycast.ts";
 import { defineCluster } from "../contract/declare.ts";
 import * as shape from "./delivery-shapes.ts";
+import * as proof from "./proof-shapes.ts";
 
 const read = { class: "ephemeral", effect: "read" } as const;
 const write = { class: "ephemeral", effect: "write" } as const;
 
 export const DELIVERY_CLUSTER = defineCluster({
   urn: "ai.cotal.delivery.v1",
-  revision: 2,
+  revision: 3,
   commands: [
     { name: "evict-principals", ...write, input: shape.PrincipalsArgs, output: shape.PrincipalsAnswer },
     { name: "durable-join", ...write, input: shape.DurableJoinArgs, output: shape.Membership },
@@ -18,5 +19,8 @@ export const DELIVERY_CLUSTER = defineCluster({
     { name: "anycast-status", ...read, input: shape.AnycastArgs, output: AnycastStatus },
     { name: "anycast-cancel", ...write, input: shape.AnycastArgs, output: AnycastStatus },
     { name: "anycast-takes", ...read, input: shape.AnycastTakesArgs, output: shape.AnycastTakesAnswer },
+    { name: "acl-swept", ...read, input: shape.AclSweptArgs, output: shape.AclSweptAnswer },
+    { name: "pending", ...read, input: proof.PendingArgs, output: proof.PendingAnswer },
+    { name: "proof", ...read, input: proof.ProofArgs, output: proof.ProofAnswer },
   ],
 });

@@ -3,7 +3,7 @@
  * (§8.1), who of a principal is connected, and ending that (§13.1).
  */
 import { z } from "zod";
-import { PRINCIPAL_TOKEN } from "../base/grammar.ts";
+import { LIFECYCLE_UID, PRINCIPAL_TOKEN } from "../base/grammar.ts";
 import { isMembershipPattern } from "../ledger/member-rows.ts";
 
 const token = z.string().regex(PRINCIPAL_TOKEN);
@@ -42,6 +42,8 @@ export const PrincipalVerdict = z.looseObject({
   found: count,
   /** How many of them the broker has ended at our word. */
   closed: count,
+  /** Of an eviction after which somebody is `live`: how many that were to end are still there. Left out: not known. */
+  survived: count.optional(),
   why: z.string().optional(),
 });
 export type PrincipalVerdict = z.infer<typeof PrincipalVerdict>;
@@ -98,6 +100,22 @@ export const DurableListAnswer = z.looseObject({
   cursor: count.optional(),
 });
 export type DurableListAnswer = z.infer<typeof DurableListAnswer>;
+
+/** A read list of a lifecycle, as the store's sequence of its row names it. */
+export const AclSweptArgs = z.strictObject({
+  owner: token,
+  actor: token,
+  uid: z.string().regex(LIFECYCLE_UID),
+  revision: z.int().positive(),
+});
+export type AclSweptArgs = z.infer<typeof AclSweptArgs>;
+
+/** No: whoever writes the copies of this member has not come so far yet; it is asked again, or is done anyway. */
+export const AclSweptAnswer = z.looseObject({ swept: z.boolean() });
+export type AclSweptAnswer = z.infer<typeof AclSweptAnswer>;
+
+/** How long an answer waits for the sweep. */
+export const SWEEP_PATIENCE_MS = 3000;
 
 /** Kind of the detail of a refusal that names the instance which writes the caller's group: `{ instanceId }`. */
 export const WRITER_DETAIL = "ai.cotal.delivery.writer";

@@ -98,6 +98,25 @@ export const LimitsSetArgs = z.strictObject({
 const digest = z.string().regex(DIGEST);
 const count = z.int().nonnegative();
 
+/** What a change of a limit would remove now; what is written meanwhile moves it. */
+export const LimitsPreviewAnswer = z.looseObject({
+  store: LimitStore,
+  /** The limit as it is, and as it would be. */
+  before: HistoryLimit,
+  after: HistoryLimit,
+  /** Messages, in all, and subjects that lose some. */
+  messages: count,
+  subjects: count,
+  /**
+   * Where most are removed first, a bounded number of them. `of` is what tells a subject apart: for copies the
+   * member's `owner.actor.uid`, for chat the sender and the channel, for direct messages the receiver and the sender.
+   */
+  most: z.array(z.looseObject({ of: z.string(), messages: count, kept: count })),
+  /** Not: there was more to look at than one answer does, and the numbers are the least. */
+  whole: z.boolean(),
+});
+export type LimitsPreviewAnswer = z.infer<typeof LimitsPreviewAnswer>;
+
 /** A daemon of this project tells of its own instance; its contract stands in the source. */
 export const OwnRegisterArgs = z.strictObject({
   endpoint: z.string(),

@@ -47,7 +47,7 @@ export function agent(who: Who): Expected[] {
         ...callsOf("delivery", who, ...MEMBER_READS),
         ...calls(who, "register", "caller-view"),
         ...callsOf("delivery", who, "anycast-status", "anycast-cancel", "anycast-takes"),
-        ...callsOf("delivery", who, "durable-join", "durable-leave", "durable-list"),
+        ...callsOf("delivery", who, "durable-join", "durable-leave", "durable-list", "proof"),
         ...callsOf("com_example_echo", who, "say"),
         ...pub(
           `cotal.${s}.ep.all.com_example_echo.say.${caller(who)}.*`,
@@ -146,6 +146,7 @@ export function agent(who: Who): Expected[] {
           "deprovision",
           "channel-set",
           "limits-set",
+          "limits-preview",
           "limits-show",
           "check",
           "history",

@@ -1,8 +1,8 @@
 /**
  * The auth service in front: it serves the commands of the actor ledger, speaks by derived replies only, and
- * asks the broker who is connected. Of other endpoints it calls three commands: it registers its instance, and
- * has the connections of who may not be there any more ended (§13.1). An edge asks the plane for what only that
- * one begins (H45), and does nothing else.
+ * asks the broker who is connected. Of other endpoints it calls four commands: it registers its instance, has the
+ * connections of who may not be there any more ended (§13.1), and asks whether their copies were taken back (§8).
+ * An edge asks the plane for what only that one begins (H45), and does nothing else.
  */
 import {
   type Expected,
@@ -50,7 +50,7 @@ export function authServer(who: Who): Expected[] {
         ...pub(`cotal.${s}.ep.reply.auth.${who.uid}.${who.epoch}.*.*.*.*`),
         ...pub(`cotal.${s}.ep.v1.reply.auth.${who.uid}.${who.epoch}.*.*.*.*.*`),
         ...calls(who, "register"),
-        ...callsOf("delivery", who, "evict-principals", "principal-liveness"),
+        ...callsOf("delivery", who, "evict-principals", "principal-liveness", "acl-swept"),
         ...callsOf("auth", who, ...ASKED),
         // Of the account's own connections: is anybody of an ended lifecycle still there?
         ...pub("$SYS.REQ.ACCOUNT.PING.CONNZ"),

@@ -31,6 +31,8 @@ const COMMANDS = [
   "anycast-status",
   "anycast-cancel",
   "anycast-takes",
+  "pending",
+  "proof",
   "describe",
 ];
 
@@ -179,7 +181,8 @@ export function delivery(who: Who): Expected[] {
           `$JS.API.DIRECT.GET.KV_cotal_anycast_${s}`,
           `$KV.cotal_anycast_${s}.r.>`,
         ),
-        ...pub(`cotal.${s}.inst.*.*.${dot(who)}`, `$JS.API.STREAM.MSG.GET.DM_${s}`),
+        ...pub(`cotal.${s}.inst.*.*.${dot(who)}`, `$JS.API.STREAM.MSG.GET.DM_${s}`, `$JS.API.STREAM.INFO.DM_${s}`),
+        ...pub(...["DM", "DLV", "TASK"].map((stream) => `$JS.API.CONSUMER.INFO.${stream}_${s}.*`)),
       ],
       deny: [],
       mustNot: [
@@ -204,7 +207,7 @@ export function delivery(who: Who): Expected[] {
         ),
         ...pub(`$JS.API.DIRECT.GET.DM_${s}`, `$JS.API.DIRECT.GET.TASK_${s}`, `$JS.API.CONSUMER.CREATE.CHAT_${s}.x`),
         ...pub(`$JS.API.CONSUMER.MSG.NEXT.TASK_${s}.svc_reviewer`, `$JS.ACK.TASK_${s}.svc_reviewer.1.1.1.0.0`),
-        ...pub("$JS.API.INFO", `$JS.API.STREAM.MSG.GET.KV_cotal_auth_${s}`),
+        ...pub("$JS.API.INFO", `$JS.API.STREAM.MSG.GET.KV_cotal_auth_${s}`, `$JS.API.CONSUMER.INFO.CHAT_${s}.x`),
       ],
     },
   ];

@@ -64,6 +64,7 @@ export function publishesNothing(who: Who, { describes = false, probes = false }
       "deprovision-complete",
       "channel-set",
       "limits-set",
+      "limits-preview",
       "limits-show",
       "check",
       ...(describes ? [] : ["describe"]),

@@ -30,6 +30,7 @@ const DESK = [
   "history-purge",
   "limits-show",
   "limits-set",
+  "limits-preview",
   "check",
   "endpoint-assign",
 ];

@@ -31,6 +31,7 @@ const COMMANDS = [
   "history-purge",
   "limits-show",
   "limits-set",
+  "limits-preview",
   "check",
 ];
 
