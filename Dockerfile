@@ -20,7 +20,9 @@ COPY cli ./cli
 # image, and every start of a container finds it.
 RUN for daemon in provisioner auth delivery; do COTAL_DRAIN_MS=none node "services/$daemon/main.ts" >/dev/null; \
       [ $? = 2 ] || exit 1; done; \
-    node services/trust/main.ts none >/dev/null; node cli/bin.js --help >/dev/null
+    node services/trust/main.ts none >/dev/null; node cli/bin.js --help >/dev/null; \
+    # Whatever the mask of whoever checked it out.
+    chmod -R a+rX /app
 
 FROM node:24-bookworm-slim
 LABEL org.opencontainers.image.title="cotal" \
