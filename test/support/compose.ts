@@ -43,6 +43,8 @@ export type Compose = {
   /** Of one service, in the order of their numbers. */
   readonly of: (service: string) => Promise<readonly Container[]>;
   readonly logs: () => Promise<string>;
+  /** The address from which this machine comes to the containers. */
+  readonly gateway: () => Promise<string>;
   /** Kills the main process of a container, as a crash would. */
   readonly crash: (container: Container) => Promise<void>;
   /** The state folder on this machine, from which `cotal` acts in the space. */
@@ -99,6 +101,11 @@ export async function composeProject(): Promise<Compose> {
         .toSorted((a, b) => number(a) - number(b));
     },
     logs,
+    gateway: async () => {
+      const { stdout } = await run("docker", ["network", "inspect", `${name}_outside`], options);
+      const [network] = JSON.parse(stdout) as { readonly IPAM: { readonly Config: readonly { Gateway: string }[] } }[];
+      return network?.IPAM.Config[0]?.Gateway ?? "";
+    },
     crash: async ({ Name }) => {
       // `docker kill` would be taken for a wish: the restart policy sees to a process that dies.
       const kill =
