@@ -80,7 +80,7 @@ function createProgram(json: boolean): Command {
     .version(version.version)
     .option("--state <dir>", "state folder (COTAL_STATE; default ~/.local/state/cotal)")
     .option("--space <name>", "space (default main)")
-    .option("--server <url>", "address of the broker, or a join link (cotal://host/space)")
+    .option("--server <url>", "address of the broker, or a join link (cotal://host/space; COTAL_SERVER)")
     .option("--creds <file>", "act with this credential file")
     .option("--as <actor>", "act as this name of yours; a space of credential files keeps one for it")
     .addOption(new Option("--json", "one object a line, each with a kind"))

@@ -27,7 +27,7 @@ export type Target = {
   readonly space: string;
   /** `nats://host:port` or `tls://host:port`, without credentials. */
   readonly server: string;
-  /** The server was named with `--server` or a link, and not found through the state folder. */
+  /** The server was named, with `--server`, `COTAL_SERVER` or a link, and not found through the state folder. */
   readonly isNamed: boolean;
   /** How people get in, as far as this state folder knows; `undefined` for somebody else's server. */
   readonly auth?: AuthMode;
@@ -48,7 +48,7 @@ export function spaceOf(options: CommonOptions): string {
 
 export function resolveTarget(options: CommonOptions): Target {
   const state = stateOf(options);
-  const given = options.server;
+  const given = options.server ?? serverOf(process.env);
   if (given === undefined) {
     const auth = readRemembered(state)?.auth;
     return {
@@ -61,6 +61,11 @@ export function resolveTarget(options: CommonOptions): Target {
     };
   }
   return /^cotals?:/i.test(given) ? fromLink(state, options, given) : fromUrl(state, options, given);
+}
+
+/** `COTAL_SERVER`; empty is unset. */
+function serverOf({ COTAL_SERVER: named = "" }: Readonly<Record<string, string | undefined>>): string | undefined {
+  return named === "" ? undefined : named;
 }
 
 /** Where the plane of this state listens, or would. */

@@ -7,18 +7,22 @@
  *    than they say counts one failure more, and so does each output that holds a secret.
  *
  * `--long` adds test/long/** and, when the run is complete (no file filter), writes the report.
+ * `--container` runs the container suite alone, `--with-container` after the others, where there is a
+ * Docker: where there is none it is skipped, and that is said before the last line.
  * Every other argument goes to vitest as it is.
  */
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { findDocker } from "./test/docker.ts";
 import { LONG_REPORT, longReport, testedCommit } from "./test/report.ts";
 import { TALLY_FILE } from "./test/reporter.ts";
 import { PRINTED_FOLDER, findLeaks } from "./test/secrets.ts";
-import { type Tally, isGood, parseTally, settle, tallyLine } from "./test/tally.ts";
+import { NOTHING, type Tally, add, isGood, parseTally, settle, tallyLine } from "./test/tally.ts";
 
 const VITEST = join(import.meta.dirname, "..", "node_modules", "vitest", "vitest.mjs");
+const CONTAINER_CONFIG = join(import.meta.dirname, "..", "vitest.container.config.ts");
 const REPORTER = join(import.meta.dirname, "test", "reporter.ts");
 
 /** Runs vitest in `root` to its end, with its output passed through. */
@@ -55,15 +59,27 @@ function sayLeaks(printed: string): number {
   return leaks.length;
 }
 
+/** The container suite; `undefined` where it can't run through no fault of the project's. */
+async function runContainers(root: string, args: readonly string[]): Promise<Tally | undefined> {
+  const docker = findDocker(root);
+  if (docker.kind === "ready") return runVitest(root, ["--config", CONTAINER_CONFIG, ...args]);
+  console.log(`THE CONTAINER SUITE DID NOT RUN: ${docker.why}`);
+  return docker.kind === "absent" ? undefined : { ...NOTHING, failed: 1 };
+}
+
+const MODES = ["--long", "--container", "--with-container"] as const;
 const root = process.cwd();
-const args = process.argv.slice(2).filter((arg) => arg !== "--long");
-const long = process.argv.includes("--long");
+const args = process.argv.slice(2).filter((arg) => !MODES.some((mode) => mode === arg));
+const [long, containersAlone, containersToo] = MODES.map((mode) => process.argv.includes(mode));
 const began = performance.now();
 
-const tally = await runVitest(root, long ? args : ["--exclude", "test/long/**", ...args]);
-if (long && args.length === 0) {
+const own = (): Promise<Tally> => runVitest(root, long === true ? args : ["--exclude", "test/long/**", ...args]);
+const tally = containersAlone === true ? NOTHING : await own();
+const withContainers = containersAlone === true || containersToo === true;
+const whole = add(tally, withContainers ? ((await runContainers(root, args)) ?? NOTHING) : NOTHING);
+if (long === true && args.length === 0) {
   const seconds = (performance.now() - began) / 1000;
   writeFileSync(join(root, LONG_REPORT), longReport({ commit: testedCommit(root), date: new Date(), seconds, tally }));
 }
-if (!isGood(tally)) process.exitCode = 1;
-console.log(tallyLine(tally));
+if (!isGood(whole)) process.exitCode = 1;
+console.log(tallyLine(whole));

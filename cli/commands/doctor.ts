@@ -29,7 +29,7 @@ async function look({ options, out, target }: Invocation<object>): Promise<Diagn
   try {
     const at = target();
     const named = await namedCredentials(at, options, out);
-    return await diagnose(at, options.server === undefined, named);
+    return await diagnose(at, !at.isNamed, named);
   } catch (thrown) {
     if (thrown instanceof UsageError) throw thrown;
     return { findings: [asFinding("state folder", thrown)], checked: ["state folder"] };

@@ -46,7 +46,7 @@ async function addSpace({ options, out, target }: Invocation<AddOptions>, name =
   const isNew = keptAuthMode(at.state, space) === undefined;
   const asked = options.auth === undefined && !isNew ? {} : { auth };
   refuseMode(at, auth);
-  if (livePlane(at.state) === undefined && options.server === undefined) {
+  if (livePlane(at.state) === undefined && !at.isNamed) {
     throw new CotalError(ErrorCode.Unavailable, `nothing runs on ${at.state}`, {
       outcome: Outcome.NotExecuted,
       next: "start it with cotal up",

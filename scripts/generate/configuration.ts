@@ -35,6 +35,7 @@ configuration at once and ends with code 2. A secret is named by the path of its
 
 const CLI_ENVIRONMENT: readonly (readonly [string, string, string])[] = [
   ["COTAL_STATE", "`$XDG_STATE_HOME/cotal`, else `~/.local/state/cotal`", "The state folder; `--state DIR` beats it."],
+  ["COTAL_SERVER", "the plane of the state folder", "Address of the broker, or a join link; `--server` beats it."],
   [
     "COTAL_IDP_ISSUER",
     "what the space's exchange says",

@@ -6,7 +6,7 @@
  */
 import { writeFileSync } from "node:fs";
 import { type Reporter, type TestModule } from "vitest/node";
-import { type Tally } from "./tally.ts";
+import { type Tally, add } from "./tally.ts";
 
 export const TALLY_FILE = "COTAL_TEST_TALLY";
 
@@ -26,8 +26,4 @@ function tallyOf(module: TestModule): Tally {
   const failed = count("failed") + count("pending") + thrown;
   // A file can fail without saying where: it must not vanish from the count.
   return { passed: count("passed"), failed: failed || (module.ok() ? 0 : 1), skipped: count("skipped") };
-}
-
-function add(a: Tally, b: Tally): Tally {
-  return { passed: a.passed + b.passed, failed: a.failed + b.failed, skipped: a.skipped + b.skipped };
 }

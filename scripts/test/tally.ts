@@ -8,6 +8,10 @@ export function tallyLine({ passed, failed, skipped }: Tally): string {
   return `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ""}`;
 }
 
+export function add(a: Tally, b: Tally): Tally {
+  return { passed: a.passed + b.passed, failed: a.failed + b.failed, skipped: a.skipped + b.skipped };
+}
+
 /** A run is good when something passed and nothing failed: a run of no test proves nothing. */
 export function isGood({ passed, failed }: Tally): boolean {
   return passed > 0 && failed === 0;

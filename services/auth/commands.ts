@@ -11,10 +11,11 @@ import type { ActorRow } from "../../shared/protocol/ledger/actor-rows.ts";
 import { type HandlerTable, type Handlers, handlersOf } from "../../shared/serve/serve.ts";
 import { ownerToken } from "../../shared/trust/owner.ts";
 import type { ActorAdministration, Changed } from "./plane/authority-type.ts";
+import type { EdgeAnswers } from "./plane/elsewhere.ts";
 
 type AuthHandlers = Handlers<typeof AUTH_CLUSTER>;
 
-export function authHandlers(ledger: ActorAdministration, ownerSecret: Uint8Array): HandlerTable {
+export function authHandlers(ledger: ActorAdministration, edges: EdgeAnswers, ownerSecret: Uint8Array): HandlerTable {
   const ownerOf = (owner: ActorGrantArgs["owner"]): string =>
     typeof owner === "string" ? owner : ownerToken(ownerSecret, owner.issuer, owner.subject);
   // The grants and the contract name the same commands, or this does not type.
@@ -52,6 +53,11 @@ export function authHandlers(ledger: ActorAdministration, ownerSecret: Uint8Arra
     },
     [Name.DaemonEnter]: (args, { caller }) => ledger.enterDaemon(caller, args),
     [Name.Serving]: (args, { caller }) => ledger.serving(caller, args),
+    [Name.Enrol]: async (args, { caller }) => {
+      await edges.enrol(caller, args);
+      return {};
+    },
+    [Name.ChatOpen]: async (args, { caller }) => ({ session: await edges.chatOpen(caller, args) }),
     [Name.ActorList]: async (page) => {
       const { actors, unreadable, ...rest } = await ledger.list(page);
       return { ...rest, actors: actors.map(shown), unreadable: [...unreadable] };

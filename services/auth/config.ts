@@ -150,6 +150,18 @@ export const authConfig = defineConfig("COTAL_AUTH_", {
     doc: "The port of the loopback exchange; 0 takes a free one. Only 0 fits several spaces in one process.",
     example: "8443",
   }),
+  face: setting<readonly PublicEntry[] | undefined>({
+    env: FACE_SETTING.face,
+    schema: publicEntries.optional(),
+    doc: "In a container, where the loopback exchange of each space listens, as `COTAL_AUTH_PUBLIC` says it. Publish that port to 127.0.0.1 of the machine and nowhere else. Unset: on 127.0.0.1.",
+    example: "main=0.0.0.0:7480",
+  }),
+  faceCapability: setting<string | undefined>({
+    env: FACE_SETTING.capability,
+    schema: line.optional(),
+    doc: "The file with the capability of a loopback exchange in a container, the same for all instances; `{space}` stands for the space. Unset: each start draws one.",
+    example: "/keys/{space}/face.capability",
+  }),
   public: setting<readonly PublicEntry[] | undefined>({
     env: FACE_SETTING.public,
     schema: publicEntries.optional(),

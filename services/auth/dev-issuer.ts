@@ -11,13 +11,10 @@
  *    space; nobody else's issuer can be called so.
  * 3. Tokens go through the same checks as those of any other issuer (`edge/idp.ts`).
  */
-import { generateKeyPairSync, randomBytes } from "node:crypto";
-import { join } from "node:path";
 import { type JWK, SignJWT, createLocalJWKSet, importJWK } from "jose";
 import { z } from "zod";
-import { encodeToken } from "../../shared/protocol/base/principals.ts";
 import { ExchangePath } from "../../shared/protocol/endpoint/exchange-shapes.ts";
-import { createPrivate } from "../../shared/trust/folder.ts";
+import { keptDevIssuer } from "../../shared/trust/dev-issuer.ts";
 import { jsonObject } from "../../shared/trust/nats-jwt.ts";
 import type { FaceRoute } from "./edge/http.ts";
 import { type IdentityProvider, ProofFault, createIdentityProvider } from "./edge/idp.ts";
@@ -53,8 +50,8 @@ const PrivateJwk = z.looseObject({ kty: z.literal("OKP"), crv: z.literal("Ed2551
 export async function createDevIssuer({ folder, space, now }: DevIssuerOptions): Promise<DevIssuer> {
   const issuer = `${ISSUER}${space}`;
   const audience = `cotal-dev:${space}`;
-  const jwk = PrivateJwk.parse(JSON.parse(createPrivate(join(folder, "dev-issuer.jwk"), newJwk)));
-  const subject = createPrivate(join(folder, "dev-person"), () => encodeToken(randomBytes(17), 26));
+  const { jwk: kept, subject } = keptDevIssuer(folder);
+  const jwk = PrivateJwk.parse(JSON.parse(kept));
   const kid = "dev";
   const { kty, crv, x } = jwk;
   const keys: { keys: JWK[] } = { keys: [{ kty, crv, x, kid, alg: ALGORITHM, use: "sig" }] };
@@ -103,8 +100,4 @@ export async function createDevIssuer({ folder, space, now }: DevIssuerOptions):
 /** Whom a token says it is of: it decides who is asked, and nothing else. */
 function issuerOf(idToken: string): unknown {
   return jsonObject(idToken.split(".", 2)[1] ?? "")?.["iss"];
-}
-
-function newJwk(): string {
-  return JSON.stringify(generateKeyPairSync("ed25519").privateKey.export({ format: "jwk" }));
 }

@@ -10,6 +10,7 @@ import type { Rate } from "../../shared/serve/buckets.ts";
 import { DEFAULT_LIMIT_SIZES, type LimitSizes } from "./edge/connect-limits.ts";
 import type { TlsEvent } from "./edge/face-tls.ts";
 import { idpSettings } from "./idp-settings.ts";
+import { operatorFaces } from "./operator-face.ts";
 import type { EdgeSettings } from "./open-edge.ts";
 import { publicFaces } from "./public-faces.ts";
 import type { Values } from "./spaces.ts";
@@ -47,12 +48,13 @@ export function edgeSettings(
   const idp = idpSettings(values);
   const saying = tlsSayings(context);
   const publicFace = publicFaces(values);
+  const operatorFace = operatorFaces(values);
   const sparingOf = (cause: unknown): Sparing => (cause === undefined ? sparing.refusals : sparing.faults);
   return (space) => ({
     idp,
     devIssuer: values.devIssuer,
     faceFile: values.faceFile,
-    facePort: values.facePort,
+    operatorFace: operatorFace(space),
     publicFace: publicFace(space),
     clientServers: values.clientServers,
     connects: values.connects,

@@ -36,6 +36,7 @@ import { signInRoute } from "./edge/sign-in.ts";
 import type { AuthKeys } from "./keys.ts";
 import type { ActorAdministration, Authority } from "./plane/authority-type.ts";
 import type { Chat } from "./plane/chat/chat.ts";
+import { type OperatorFace, capabilityIn } from "./operator-face.ts";
 import { FACE_SETTING, type PublicFace } from "./public-faces.ts";
 
 export type FaceSettings = {
@@ -52,7 +53,7 @@ export type FaceSettings = {
     | undefined;
   readonly devIssuer: boolean;
   readonly faceFile: string;
-  readonly facePort: number;
+  readonly operatorFace: OperatorFace;
   readonly publicFace: PublicFace | undefined;
   readonly clientServers: readonly string[] | undefined;
   /** Requests of one address without a good proof, on each face. */
@@ -119,7 +120,8 @@ export async function openFaces(asked: FaceSource): Promise<OpenFaces> {
       publicFace === undefined
         ? undefined
         : await open(publicOptions(publicFace, source), routesOf(source, Face.Public, idp.ofIssuer()));
-    const capability = newCapability();
+    const { operatorFace } = source;
+    const capability = operatorFace.kind === "machine" ? newCapability() : capabilityIn(operatorFace.capability);
     const url = await open(loopbackOptions(source, capability), [
       ...routesOf(source, Face.Loopback, idp.ofMachine()),
       retireDoor(source),
@@ -150,13 +152,11 @@ function commonOptions({ keys, isReady, onFace }: FaceSource) {
   return { jwk: keys.bearer.jwk, isReady, onEvent: onFace } as const;
 }
 
-function loopbackOptions({ facePort }: FaceSource, capability: string): OwnOptions {
-  return {
-    kind: { face: Face.Loopback, capability },
-    host: "127.0.0.1",
-    port: facePort,
-    setting: FACE_SETTING.port,
-  };
+function loopbackOptions({ operatorFace: at }: FaceSource, capability: string): OwnOptions {
+  const kind = { face: Face.Loopback, capability, reach: at.kind } as const;
+  return at.kind === "machine"
+    ? { kind, host: "127.0.0.1", port: at.port, setting: FACE_SETTING.port }
+    : { kind, host: at.host, port: at.port, setting: FACE_SETTING.face };
 }
 
 function publicOptions({ host, port, ...before }: PublicFace, { onTls }: FaceSource): OwnOptions {

@@ -31,17 +31,18 @@ import { dotForm, drawLifecycleUid } from "../../shared/protocol/base/principals
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
 import { bearerAudience } from "../../shared/trust/auth-folder.ts";
-import { type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
+import { type HandlerTable, type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
 import type { Call } from "../../shared/client/caller.ts";
 import { daemonCalls } from "../../shared/client/evictions.ts";
 import { keepRegistered } from "../../shared/client/registered.ts";
 import { authHandlers } from "./commands.ts";
-import { type AuthKeys, readAuthKeys, readIssued } from "./keys.ts";
+import { readAuthKeys, readIssued } from "./keys.ts";
 import { type EdgeSettings, type OpenEdge, openEdge } from "./open-edge.ts";
 import { ownCredentials } from "./own-credentials.ts";
 import { type PlaneSettings, chatParts, planeParts } from "./plane-parts.ts";
 import type { ActorAdministration, Authority } from "./plane/authority-type.ts";
 import { createAuthority } from "./plane/authority.ts";
+import { answerEdges } from "./plane/elsewhere.ts";
 import { createChat } from "./plane/chat/chat.ts";
 import type { ChatParts } from "./plane/chat/parts.ts";
 import { type SweepEvent, createChatSweep, keepSweeping } from "./plane/chat/sweep.ts";
@@ -145,14 +146,18 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
   await activateSelf(ledger, me);
   await activateSelf(ledger, storeOwn.holder);
   const epoch = await takeEpoch(ledger, me.principal, me.uid);
-  const owned = [storeOwn, await own.front(epoch), await own.callout()] as const;
+  const owned = [
+    storeOwn,
+    await own.front(epoch, roles.plane ? "auth-server" : "auth-edge"),
+    await own.callout(),
+  ] as const;
   await options.users.entered(space, async () => {
     for (const one of owned) await enter(ledger, one, one.expires());
   });
   const [, frontOwn, calloutOwn] = owned;
 
   let holdsPlane = (): boolean => false;
-  let front: Connection | undefined;
+  const front = await dial("front", frontOwn);
   let calls: Call | undefined;
   const enterListed = createIssued(ledger, nowSeconds);
   const enterIssued = async (): Promise<void> => {
@@ -176,8 +181,8 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
     cleaner,
     limits: limits.agent,
     holdsPlane: () => holdsPlane(),
-    front: () => front?.nc,
-    calls: () => (front === undefined ? undefined : (calls ??= daemonCalls(front, space, me))),
+    front: () => front.nc,
+    calls: () => (calls ??= daemonCalls(front, space, me)),
   };
   const parts = planeParts(source);
   const authority = createAuthority(parts);
@@ -185,8 +190,6 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
   if (roles.plane) {
     const evidence = evidenceIn(store.nc, writer, space);
     await checkEvidence({ space, evidence });
-    const serving = await dial("front", frontOwn);
-    front = serving;
     const pruning: PruneParts = {
       space,
       evidence,
@@ -207,7 +210,8 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
       onState: options.onPlane,
       whileHeld: async () => {
         await enterIssued();
-        return duties(options, chats, pruning, () => serve(options, serving, authority, keys, me, epoch));
+        const handlers = authHandlers(authority, answerEdges(chats), keys.ownerSecret);
+        return duties(options, chats, pruning, () => serve(options, front, handlers, me, epoch));
       },
       now: Date.now,
     });
@@ -315,8 +319,7 @@ async function hold(options: OpenSpaceOptions, own: OwnCredential): Promise<Hold
 async function serve(
   options: OpenSpaceOptions,
   front: Connection,
-  authority: ActorAdministration,
-  keys: AuthKeys,
+  handlers: HandlerTable,
   me: Holder,
   epoch: number,
 ): Promise<{ readonly stop: () => Promise<void> }> {
@@ -337,7 +340,7 @@ async function serve(
       instanceId: me.uid,
       epoch,
       contract: ownContract(EndpointName.Auth),
-      handlers: authHandlers(authority, keys.ownerSecret),
+      handlers,
       registrationRevision: registration.revision,
       publicDescriptor: true,
       concurrency: options.concurrency,

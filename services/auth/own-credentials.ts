@@ -35,10 +35,11 @@ export function ownCredentials(options: OwnOptions, keys: AuthKeys, me: Holder) 
       const user = users.of(space, "store");
       return ownCredential({ ...inStore, user, profile: "auth-ledger", scope: { ...inbox(), holder: ledger } });
     },
-    front: (epoch: number) =>
+    /** As whoever may keep the plane, or as an edge, which only asks it. */
+    front: (epoch: number, profile: "auth-server" | "auth-edge") =>
       ownCredential({
         ...life,
-        profile: "auth-server",
+        profile,
         user: users.of(space, "front"),
         account: Account.Front,
         accountKey: file.front,

@@ -21,6 +21,7 @@ import { newKey } from "../../shared/trust/keys.ts";
 import { systemOwner } from "../../shared/trust/owner.ts";
 import type { AuthKeys } from "./keys.ts";
 import type { ChatParts } from "./plane/chat/parts.ts";
+import { planeOver } from "./plane/elsewhere.ts";
 import type { LedgerPage, PlaneParts } from "./plane/parts.ts";
 import type { Call } from "../../shared/client/caller.ts";
 import { endedThrough, evictedThrough, sweptThrough } from "../../shared/client/evictions.ts";
@@ -36,7 +37,7 @@ export type PlaneSource = PlaneSettings & {
   readonly keys: Pick<AuthKeys, "file" | "frontSigner" | "ownerSecret" | "uid">;
   readonly cleaner: (target: Holder) => Promise<Connection>;
   readonly holdsPlane: () => boolean;
-  /** The front connection, while this process keeps one for the plane. */
+  /** The front connection, once there is one. */
   readonly front: () => NatsConnection | undefined;
   /** What is called over it. */
   readonly calls: () => Call | undefined;
@@ -57,6 +58,10 @@ export function planeParts(source: PlaneSource): PlaneParts {
     space,
     ledger,
     holdsPlane,
+    plane: () => {
+      const call = source.calls();
+      return call === undefined ? undefined : planeOver(call);
+    },
     policy,
     defaults,
     actorsPerOwner,

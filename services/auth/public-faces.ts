@@ -14,7 +14,12 @@ import { badRequest } from "../../shared/protocol/base/errors.ts";
 import { SPACE_TOKEN } from "../../shared/protocol/base/grammar.ts";
 import { TLS_SETTING, type TlsFiles } from "./edge/face-tls.ts";
 
-export const FACE_SETTING = { port: "COTAL_AUTH_FACE_PORT", public: "COTAL_AUTH_PUBLIC" } as const;
+export const FACE_SETTING = {
+  port: "COTAL_AUTH_FACE_PORT",
+  face: "COTAL_AUTH_FACE",
+  capability: "COTAL_AUTH_FACE_CAPABILITY",
+  public: "COTAL_AUTH_PUBLIC",
+} as const;
 
 /** Where a public face listens, and what stands before it. */
 export type PublicFace = {
@@ -73,14 +78,7 @@ export function publicFaces(settings: PublicSettings): (space: string) => Public
   const { spaces, public: entries = [], publicProxies: proxies = [] } = settings;
   if (entries.length === 0) return () => undefined;
   const files = tlsOf(settings);
-  const faces = new Map<string, Pick<PublicFace, "host" | "port">>();
-  for (const { host, port, space = onlySpace(spaces) } of entries) {
-    if (!spaces.includes(space) && !spaces.includes(EVERY_SPACE)) {
-      throw unfit(`it names ${space}, which is not served here`, "name it in COTAL_SPACES too");
-    }
-    if (faces.has(space)) throw unfit(`it names ${space} twice`, "give each space one listener");
-    faces.set(space, { host, port });
-  }
+  const faces = listenersBySpace(FACE_SETTING.public, spaces, entries);
   return (space) => {
     const at = faces.get(space);
     if (at === undefined) return undefined;
@@ -90,10 +88,28 @@ export function publicFaces(settings: PublicSettings): (space: string) => Public
   };
 }
 
-function onlySpace(spaces: readonly string[]): string {
+/** The listener of each space that has one. Throws `bad-request`, with the setting, for two of one or one of none. */
+export function listenersBySpace(
+  setting: string,
+  spaces: readonly string[],
+  entries: readonly PublicEntry[],
+): ReadonlyMap<string, Pick<PublicFace, "host" | "port">> {
+  const listeners = new Map<string, Pick<PublicFace, "host" | "port">>();
+  const refused = (why: string, next: string): Error => unfit(why, next, setting);
+  for (const { host, port, space = onlySpace(spaces, refused) } of entries) {
+    if (!spaces.includes(space) && !spaces.includes(EVERY_SPACE)) {
+      throw refused(`it names ${space}, which is not served here`, "name it in COTAL_SPACES too");
+    }
+    if (listeners.has(space)) throw refused(`it names ${space} twice`, "give each space one listener");
+    listeners.set(space, { host, port });
+  }
+  return listeners;
+}
+
+function onlySpace(spaces: readonly string[], refused: (why: string, next: string) => Error): string {
   const [only] = spaces;
   if (only !== undefined && spaces.length === 1 && only !== EVERY_SPACE) return only;
-  throw unfit("several spaces may be served, and an address names none", "write it as space=address:port");
+  throw refused("several spaces may be served, and an address names none", "write it as space=address:port");
 }
 
 function tlsOf({ publicTlsCert: cert, publicTlsKey: key, publicPlain }: PublicSettings) {
@@ -105,6 +121,6 @@ function tlsOf({ publicTlsCert: cert, publicTlsKey: key, publicPlain }: PublicSe
   );
 }
 
-function unfit(why: string, next: string): Error {
-  return badRequest(`${FACE_SETTING.public} can't be used: ${why}`, next);
+function unfit(why: string, next: string, setting: string = FACE_SETTING.public): Error {
+  return badRequest(`${setting} can't be used: ${why}`, next);
 }

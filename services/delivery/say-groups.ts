@@ -16,6 +16,11 @@ export function groupSayings({
     help: "The last post of which every member has its copy.",
     labels: ["space", "group"],
   });
+  const held = metrics.gauge({
+    name: `${metrics.prefix}group_held`,
+    help: "1 where this process writes the copies of the member group, else 0. The sum over all processes is 1.",
+    labels: ["space", "group"],
+  });
   const fanout = metrics.counter({
     name: `${metrics.prefix}fanout_events_total`,
     help: "What else the fan-out met: groups claimed, failures, posts lost before they were read, copies taken back.",
@@ -25,6 +30,7 @@ export function groupSayings({
     const group = String(event.group);
     if (event.type === "copies") return copies.inc({ space, group }, event.count);
     if (event.type === "position") return position.set({ space, group }, event.position);
+    if (event.type === "held" || event.type === "lost") held.set({ space, group }, event.type === "held" ? 1 : 0);
     fanout.inc({ space, group, state: event.type }, event.type === "gap" || event.type === "swept" ? event.count : 1);
     if (event.type === "failed") {
       const { code, message } = event.error;

@@ -15,7 +15,13 @@ export type ServerConfig = {
   readonly pidFile: string;
   readonly maxPayload: number;
   /** `undefined` for an open broker: no authentication at all. */
-  readonly trust?: { readonly operatorJwt: string; readonly systemAccount: string; readonly systemJwt: string };
+  readonly trust?: OperatorConfig;
+};
+
+export type OperatorConfig = {
+  readonly operatorJwt: string;
+  readonly systemAccount: string;
+  readonly systemJwt: string;
 };
 
 /**
@@ -27,7 +33,6 @@ export const NO_SUBJECT_CACHE = "disable_sublist_cache: true";
 
 /** The file's text. */
 export function serverConfigText(config: ServerConfig): string {
-  const quoted = (text: string) => JSON.stringify(text);
   const common = [
     `listen: ${quoted(`${config.host}:${config.port}`)}`,
     ...(config.monitorPort === undefined ? [] : [`http: ${quoted(`127.0.0.1:${config.monitorPort}`)}`]),
@@ -43,8 +48,6 @@ export function serverConfigText(config: ServerConfig): string {
   if (config.trust === undefined) return [...common, ""].join("\n");
   return [
     ...common,
-    `operator: ${quoted(config.trust.operatorJwt)}`,
-    `system_account: ${quoted(config.trust.systemAccount)}`,
     "resolver {",
     "  type: full",
     `  dir: ${quoted(config.resolverDir)}`,
@@ -52,7 +55,18 @@ export function serverConfigText(config: ServerConfig): string {
     '  interval: "2m"',
     '  timeout: "1s"',
     "}",
-    `resolver_preload { ${config.trust.systemAccount}: ${quoted(config.trust.systemJwt)} }`,
+    operatorConfigText(config.trust),
+  ].join("\n");
+}
+
+/** What only the trust of a broker says: the part that a configuration of one's own includes. */
+export function operatorConfigText({ operatorJwt, systemAccount, systemJwt }: OperatorConfig): string {
+  return [
+    `operator: ${quoted(operatorJwt)}`,
+    `system_account: ${quoted(systemAccount)}`,
+    `resolver_preload { ${systemAccount}: ${quoted(systemJwt)} }`,
     "",
   ].join("\n");
 }
+
+const quoted = (text: string): string => JSON.stringify(text);

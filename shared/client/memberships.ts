@@ -19,7 +19,7 @@ export type Memberships = {
 };
 
 /** Asks that met an instance which does not write the copies of this member. */
-const MOST_ASKS = 12;
+const MOST_ASKS = 40;
 const PAUSE_MS = 50;
 
 export function createMemberships(call: Call, deadlineMs: number): Memberships {

@@ -37,6 +37,8 @@ export const AuthCommand = {
   OperationList: "operation-list",
   DaemonEnter: "daemon-enter",
   Serving: "serving",
+  Enrol: "enrol",
+  ChatOpen: "chat-open",
 } as const;
 export type AuthCommand = (typeof AuthCommand)[keyof typeof AuthCommand];
 
@@ -108,6 +110,9 @@ export const PROOF_COMMANDS: readonly DeliveryCommand[] = [DeliveryCommand.Proof
 
 /** What of it the operator may ask for: what waits for anybody. */
 export const OPERATOR_DELIVERY_COMMANDS: readonly DeliveryCommand[] = [DeliveryCommand.Pending];
+
+/** What of it the auth service's own edges ask for: an instance that does not hold the plane (decision H45). */
+export const EDGE_COMMANDS: readonly AuthCommand[] = [AuthCommand.Enrol, AuthCommand.ChatOpen];
 
 /** What of the actor ledger the operator may ask for. */
 export const OPERATOR_AUTH_COMMANDS: readonly AuthCommand[] = [

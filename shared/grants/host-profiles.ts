@@ -30,6 +30,7 @@ import {
   AuthCommand,
   BARRIER_COMMANDS,
   DeliveryCommand,
+  EDGE_COMMANDS,
   ProvisionerCommand,
   ReadCommand,
   RELOAD_COMMANDS,
@@ -254,7 +255,24 @@ export function authServerRows(scope: ServeScope): Row[] {
     ...RELOAD_COMMANDS.map((command) =>
       pub(front, ep.oneGrant(EndpointName.Delivery, command, scope.holder), "supplement F, credentials are renewed"),
     ),
+    ...edgeCallRows(scope),
   ];
+}
+
+/** An edge of the auth service: it asks whoever holds the plane for what only that one writes (decision 31). */
+export function authEdgeRows(scope: HolderScope): Row[] {
+  return [
+    inbox(front, scope),
+    sub(front, endpointSubjects(scope.space).replyGrant(scope.holder), "§13.2 reply rail"),
+    ...edgeCallRows(scope),
+  ];
+}
+
+function edgeCallRows({ space, holder }: HolderScope): Row[] {
+  const ep = endpointSubjects(space);
+  return EDGE_COMMANDS.map((command) =>
+    pub(front, ep.oneGrant(EndpointName.Auth, command, holder), "H45, new activations are the plane's"),
+  );
 }
 
 /** Buckets that the delivery service reads by key and page, and never decides from anything else. */

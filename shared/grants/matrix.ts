@@ -36,6 +36,7 @@ import {
   type ServiceScope,
   type TargetScope,
   authCalloutRows,
+  authEdgeRows,
   authLedgerRows,
   authServerRows,
   connectionEvictorRows,
@@ -180,6 +181,13 @@ export const PROFILES = {
     trusted: true,
     lifeSeconds: Life.Host,
     rows: authServerRows,
+  }),
+  "auth-edge": built<HolderScope>({
+    summary: "an instance of the auth service that does not keep the plane: asks for new activations",
+    accounts: [Front],
+    trusted: true,
+    lifeSeconds: Life.Host,
+    rows: authEdgeRows,
   }),
   deprovisioner: built<TargetScope>({
     summary: "removes what one ended lifecycle left, by exact names",

@@ -12,6 +12,7 @@ import { DevToken, type ExchangeAnswer, ExchangePath } from "../../shared/protoc
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { NatkeyRow, PlaneRow } from "../../shared/protocol/ledger/actor-rows.ts";
 import { CredentialRow } from "../../shared/protocol/ledger/rows.ts";
+import { connect as connectAs, openChatSession } from "../../shared/client/index.ts";
 import { type AuthService, startAuthService } from "../support/auth-service.ts";
 import { eventually } from "../support/cli.ts";
 import { failure } from "../support/refusal.ts";
@@ -202,15 +203,14 @@ describe("two processes of one space (H45, H46)", () => {
     await space.stop();
   });
 
-  test("the second waits quietly: who is enrolled comes in by it, new activations are unavailable", async () => {
+  test("the second waits quietly: who is enrolled comes in by it, and it asks the first to begin a newcomer", async () => {
     expect(await comesIn(second, "alice")).toMatchObject({ actor: "alice" });
     await expect
       .poll(() => second.log().match(/another process holds the authority plane/g), { timeout: 10_000 })
       .toHaveLength(1);
-    const { status, body } = await refused(second, "newcomer");
-    expect([status, body["code"]]).toEqual([503, "unavailable"]);
-    expect(await comesIn(first, "newcomer")).toMatchObject({ actor: "newcomer" });
-    expect(await comesIn(second, "newcomer")).toMatchObject({ actor: "newcomer" });
+    const came = await second.signIn("newcomer");
+    expect(came).toMatchObject({ actor: "newcomer" });
+    expect(await first.signIn("newcomer")).toMatchObject({ lifecycleUid: came.lifecycleUid });
   }, 30_000);
 
   test("when the first is killed the second proves it gone and takes the plane over", async () => {
@@ -219,6 +219,72 @@ describe("two processes of one space (H45, H46)", () => {
     const list = ActorListAnswer.parse(await say(space, "actor-list", {}));
     expect(list.actors.map(({ actor }) => actor)).toContain("another");
   }, 30_000);
+});
+
+describe("edges beside a plane (decision 31)", () => {
+  let space: TestSpace;
+  let plane: AuthService;
+  let edges: readonly AuthService[];
+  beforeAll(async () => {
+    space = await startSpace({ auth: "user" });
+    plane = await startAuthService(space, { name: "plane", waitMs: 60_000 });
+    await comesIn(plane, "alice");
+    edges = await Promise.all(
+      ["one", "two"].map((name) =>
+        startAuthService(space, { name, waitMs: 60_000, env: { COTAL_AUTH_ROLES: "edge" } }),
+      ),
+    );
+  }, 180_000);
+  afterAll(async () => {
+    for (const one of [...edges, plane]) await one.stop();
+    await space.stop();
+  });
+
+  test("newcomers who come to every edge at once are begun once each, and connect", async () => {
+    const actors = Array.from({ length: 6 }, (_, at) => `many_${at}`);
+    const all = await Promise.all(actors.flatMap((actor) => [...edges, ...edges].map((edge) => edge.signIn(actor))));
+    for (const actor of actors) {
+      const uids = new Set(all.filter((answer) => answer.actor === actor).map(({ lifecycleUid }) => lifecycleUid));
+      expect(uids.size).toBe(1);
+    }
+    const [answer] = all;
+    if (answer === undefined) throw new Error("nobody came in");
+    const connection = await plane.connect(answer);
+    await connection.close();
+  }, 30_000);
+
+  test("a name that nobody chooses, and a managed agent that is none, begin by no edge either", async () => {
+    const [edge] = edges;
+    if (edge === undefined) throw new Error("there is no edge");
+    expect((await refused(edge, "chat_mine")).status).toBe(403);
+    expect(await failure(say(space, "enrol", { by: "agent", owner: "u_x", actor: "mine" }))).toMatchObject({
+      code: "permission-denied",
+    });
+  });
+
+  test("a chat session is opened and retired by an edge", async () => {
+    const [edge] = edges;
+    if (edge === undefined) throw new Error("there is no edge");
+    await edge.signIn("cli");
+    const idToken = async (): Promise<string> =>
+      DevToken.parse((await edge.post(ExchangePath.DevToken, {})).body).idToken;
+    const chat = await openChatSession({ exchange: () => edge.face(), space: "main", idToken });
+    const bearer = await connectAs({ servers: [space.url], credentials: chat.credentials });
+    expect(bearer.me.id).toBe(`${chat.owner}.${chat.actor}`);
+    await bearer.close();
+    await chat.retire();
+  }, 30_000);
+
+  test("without a plane newcomers are told to come again, and who is enrolled comes in", async () => {
+    await plane.kill();
+    for (const edge of edges) {
+      expect(await edge.signIn("alice")).toMatchObject({ actor: "alice" });
+      const { status, body } = await refused(edge, "late");
+      expect([status, body["code"]]).toEqual([503, "unavailable"]);
+    }
+    await plane.restart();
+    for (const edge of edges) await comesIn(edge, "late");
+  }, 60_000);
 });
 
 describe("a store of another shape", () => {

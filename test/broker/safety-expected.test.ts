@@ -15,7 +15,7 @@ import { admin } from "./expected/admin.ts";
 import { CAPABILITIES, SCOPE, agent } from "./expected/agent.ts";
 import { authCallout } from "./expected/auth-callout.ts";
 import { authLedger } from "./expected/auth-ledger.ts";
-import { authServer } from "./expected/auth-server.ts";
+import { authEdge, authServer } from "./expected/auth-server.ts";
 import { channelWriter } from "./expected/channel-writer.ts";
 import { connectionEvictor, delivery, deliveryReader, membershipObserver, membershipRw } from "./expected/delivery.ts";
 import { deprovisioner } from "./expected/deprovisioner.ts";
@@ -249,7 +249,7 @@ describe("daemons, each with one function", () => {
     await expectHeld(credential, only(ledger(who(credential, "lab"))));
   });
 
-  test("W9.14 W10.03 W132.07 PD.06 PF.01 auth-callout, auth-ledger and auth-server: one service, three credentials", async () => {
+  test("W9.14 W10.03 W132.07 PD.06 PF.01 auth-callout, auth-ledger, auth-server and auth-edge: one service, four credentials", async () => {
     const scope = { ...freshHolder(OWNER, "auth"), space: "lab" };
     const callout = await daemonCredential(space, "auth-callout", "auth", scope);
     await expectHeld(callout, only(authCallout(who(callout, "lab"))));
@@ -258,6 +258,8 @@ describe("daemons, each with one function", () => {
     const served = { ...scope, instanceId: scope.holder.uid, epoch: EPOCH };
     const server = await daemonCredential(space, "auth-server", "front", served);
     await expectHeld(server, only(authServer(who(server, "lab"))));
+    const edge = await daemonCredential(space, "auth-edge", "front", scope);
+    await expectHeld(edge, only(authEdge(who(edge, "lab"))));
   });
 
   test("W9.14 PF.01 deprovisioner", async () => {

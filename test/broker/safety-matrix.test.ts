@@ -125,6 +125,7 @@ async function held(profile: BuiltProfile): Promise<Held[]> {
     case "ledger":
       return daemon("ledger", lab);
     case "auth-callout":
+    case "auth-edge":
     case "auth-ledger":
     case "history-purger":
     case "registrar":

@@ -98,6 +98,7 @@ export function edgeRig(options: EdgeRigOptions = {}): EdgeRig {
     space,
     ledger: store,
     holdsPlane: () => true,
+    plane: () => undefined,
     makeDurables: () => Promise.resolve(),
     makeQueue: () => Promise.resolve(),
     isSwept: () => Promise.resolve(true),

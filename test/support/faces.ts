@@ -58,7 +58,7 @@ export async function startFaces(options: TestFacesOptions = {}): Promise<TestFa
     idp: undefined,
     devIssuer: false,
     faceFile: join(folder, "exchange-{space}.json"),
-    facePort: 0,
+    operatorFace: { kind: "machine", port: 0 },
     publicFace: undefined,
     clientServers: undefined,
     probes: DEFAULT_PROBES,

@@ -36,6 +36,7 @@ export function memoryParts(ledger: LedgerStore, over: Partial<PlaneParts> = {})
     space: "main",
     ledger,
     holdsPlane: () => true,
+    plane: () => undefined,
     makeDurables: async (p, uid, role) => {
       made.push(`${p.owner}.${p.actor}.${uid}.${role ?? "-"}`);
     },

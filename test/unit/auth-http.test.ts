@@ -36,7 +36,7 @@ const exchangeRoute = (): FaceRoute => ({
 });
 
 const optionsOf = (over: Partial<FaceOptions> = {}): FaceOptions => ({
-  kind: { face: Face.Loopback, capability },
+  kind: { face: Face.Loopback, capability, reach: "machine" },
   host: "127.0.0.1",
   port: 0,
   setting: "COTAL_AUTH_FACE_PORT",
@@ -235,8 +235,10 @@ describe("starting and ending", () => {
     for (const host of ["0.0.0.0", "::", "10.0.0.1", "example.com"]) {
       expect((await failure(startFace(optionsOf({ host })))).code).toBe("failed-precondition");
     }
-    const short = { face: Face.Loopback, capability: "short" } as const;
-    expect((await failure(startFace(optionsOf({ kind: short })))).code).toBe("failed-precondition");
+    for (const reach of ["machine", "container"] as const) {
+      const short = { face: Face.Loopback, capability: "short", reach } as const;
+      expect((await failure(startFace(optionsOf({ kind: short })))).code).toBe("failed-precondition");
+    }
     expect(await failure(startFace(optionsOf({ port: face.port })))).toMatchObject({
       code: "failed-precondition",
       next: expect.stringContaining("COTAL_AUTH_FACE_PORT") as string,

@@ -6,8 +6,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type PeerCertificate, connect as connectTls } from "node:tls";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { newCapability } from "../../services/auth/edge/face-file.ts";
 import { MAX_BODY_BYTES } from "../../services/auth/edge/http-refusals.ts";
-import { DevToken } from "../../shared/protocol/endpoint/exchange-shapes.ts";
+import { DevToken, ExchangeHeader, ExchangePath } from "../../shared/protocol/endpoint/exchange-shapes.ts";
 import { Face, VIEWS, View } from "../../shared/protocol/endpoint/views.ts";
 import { type Authority, type Certificate, newAuthority } from "../support/certificates.ts";
 import {
@@ -410,8 +411,31 @@ test("a place that is taken is told, with the setting that says where", async ()
     message: expect.stringContaining(`127.0.0.1:${port} (EADDRINUSE)`) as string,
     next: expect.stringContaining("COTAL_AUTH_PUBLIC ") as string,
   });
-  const own = await open({ facePort: await freePort() });
-  const facePort = Number(new URL(own.url(Face.Loopback)).port);
-  const other = await failure(startFaces({ idp: trusted, facePort }));
+  const own = await open({ operatorFace: { kind: "machine", port: await freePort() } });
+  const ownPort = Number(new URL(own.url(Face.Loopback)).port);
+  const other = await failure(startFaces({ idp: trusted, operatorFace: { kind: "machine", port: ownPort } }));
   expect(other).toMatchObject({ next: expect.stringContaining("COTAL_AUTH_FACE_PORT") as string });
+});
+
+test("in a container two instances share the capability of a file, and no other opens either (decision 30)", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "cotal-capability-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, "face.capability");
+  const operatorFace = { kind: "container", host: "0.0.0.0", port: 0, capability: file } as const;
+  for (const text of [undefined, "", "short", `${"a".repeat(42)} `]) {
+    if (text !== undefined) writeFileSync(file, text);
+    expect(await failure(startFaces({ devIssuer: true, operatorFace }))).toMatchObject({
+      code: "failed-precondition",
+      message: `${file} does not hold a capability`,
+    });
+  }
+  const capability = newCapability();
+  writeFileSync(file, `${capability}\n`);
+  for (const face of [await open({ devIssuer: true, operatorFace }), await open({ devIssuer: true, operatorFace })]) {
+    const url = face.url(Face.Loopback).replace("0.0.0.0", "127.0.0.1");
+    const tokenFor = (given: string) =>
+      ask(`${url}${ExchangePath.DevToken}`, { headers: { [ExchangeHeader.Capability]: given }, body: "{}" });
+    expect((await tokenFor(capability)).status).toBe(200);
+    expect((await tokenFor(newCapability())).status).toBe(401);
+  }
 });

@@ -5,6 +5,7 @@ import { DEFAULT_LIMIT_SIZES } from "../../services/auth/edge/connect-limits.ts"
 import { DEFAULT_PROBES } from "../../services/auth/edge/probing-budget.ts";
 import { DEFAULT_WINDOW } from "../../services/auth/edge/selection-windows.ts";
 import { idpSettings } from "../../services/auth/idp-settings.ts";
+import { operatorFaces } from "../../services/auth/operator-face.ts";
 import { publicFaces } from "../../services/auth/public-faces.ts";
 import { refusal } from "../support/refusal.ts";
 
@@ -145,4 +146,44 @@ test("W10.21 the sizes of limits are settings, and their defaults are those that
       "COTAL_AUTH_CONNECTS_PER_HOST",
     );
   }
+});
+
+describe("the loopback exchange in a container (decision 30)", () => {
+  const placesOf = (env: Record<string, string>) => operatorFaces(read({ COTAL_SPACES: "main,lab", ...env }));
+  const BOTH = {
+    COTAL_AUTH_FACE: "main=0.0.0.0:7480,lab=0.0.0.0:7481",
+    COTAL_AUTH_FACE_CAPABILITY: "/keys/{space}/face.capability",
+  };
+
+  test("on a machine it is the loopback address, and a port that may be named", () => {
+    expect(placesOf({})("main")).toEqual({ kind: "machine", port: 0 });
+    expect(placesOf({ COTAL_SPACES: "main", COTAL_AUTH_FACE_PORT: "8443" })("main")).toEqual({
+      kind: "machine",
+      port: 8443,
+    });
+  });
+
+  test("in a container each space has its place and its capability; one that is not named stays on loopback", () => {
+    const places = placesOf({ ...BOTH, COTAL_SPACES: "main,lab,third" });
+    expect(places("lab")).toEqual({
+      kind: "container",
+      host: "0.0.0.0",
+      port: 7481,
+      capability: "/keys/lab/face.capability",
+    });
+    expect(places("third")).toEqual({ kind: "machine", port: 0 });
+  });
+
+  test.each([
+    ["a place without a capability", { COTAL_AUTH_FACE_CAPABILITY: "" }, /one of them is not set/],
+    ["a capability without a place", { COTAL_AUTH_FACE: "" }, /one of them is not set/],
+    ["two places of one space", { COTAL_AUTH_FACE: "main=0.0.0.0:1,main=0.0.0.0:2" }, /COTAL_AUTH_FACE .*twice/],
+    ["a space that is not served", { COTAL_AUTH_FACE: "other=0.0.0.0:1" }, /COTAL_AUTH_FACE .*other/],
+    ["an address for no space", { COTAL_AUTH_FACE: "0.0.0.0:1" }, /names none/],
+  ])("refused when the process starts: %s", (_, env, message) => {
+    expect(refusal(() => placesOf({ ...BOTH, ...env }))).toMatchObject({
+      code: "bad-request",
+      message: expect.stringMatching(message) as string,
+    });
+  });
 });

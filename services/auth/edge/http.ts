@@ -6,8 +6,8 @@
  * whole process says of itself (its health, its metrics) has another place: `shared/daemon/health-server.ts`.
  *
  * Invariants
- * 1. A loopback face listens on a loopback address only, and every route that does something asks for the
- *    capability of this start. A public face has no capability: a proof is all that counts there.
+ * 1. A loopback face listens on a loopback address only, or on one of its container (decision 30), and every
+ *    route that does something asks for its capability. A public face has none: a proof is all that counts there.
  * 2. A request with an `Origin` comes from a web page and is refused, on either face, whatever it carries.
  * 3. JSON of at most 64 KiB, no query: a token never stands in an address.
  * 4. Every answer is JSON of ours, also for what no route takes and for bytes that are no HTTP; nothing
@@ -54,8 +54,10 @@ export type FaceRoute = {
 export type FaceKind =
   | {
       readonly face: typeof Face.Loopback;
-      /** The secret of this start. */
+      /** The secret of this start, or of all instances in containers. */
       readonly capability: string;
+      /** `machine`: of a loopback address. `container`: of a port that is published to one. */
+      readonly reach: "machine" | "container";
     }
   | {
       readonly face: typeof Face.Public;
@@ -218,9 +220,10 @@ function send(reply: FastifyReply, { status, headers, body }: Answer): FastifyRe
 
 function demandFit({ kind, host, setting }: FaceOptions): void {
   if (kind.face === Face.Public) return;
-  const why = LOOPBACK.has(host)
-    ? kind.capability.length < 32 && "a face needs a capability that can't be guessed"
-    : `${host} is no loopback address`;
+  const why =
+    kind.reach === "container" || LOOPBACK.has(host)
+      ? kind.capability.length < 32 && "a face needs a capability that can't be guessed"
+      : `${host} is no loopback address`;
   if (why === false) return;
   throw new CotalError(ErrorCode.FailedPrecondition, `this face can't be served: ${why}`, {
     next: `listen on 127.0.0.1 (${setting})`,

@@ -7,7 +7,8 @@
  * Invariants
  * 1. The lifecycle UID is the row's, and the operation's id comes from it, so every retry, from any
  *    process, is the same operation.
- * 2. An existing lifecycle needs no plane; a new one does (decision H45).
+ * 2. An existing lifecycle needs no plane; a new one does (decision H45): where that is another process, it is
+ *    asked to begin it (`elsewhere.ts`).
  * 3. The row is read again once the head is active and before the gate opens: whoever revokes it either
  *    finds the head and ends it, or has revoked before that reading and stops the activation there. Whoever
  *    narrows it either finds the read ACL and narrows that, or has written before that reading (H34).
@@ -29,7 +30,7 @@ import { aclOf, touchAcl } from "./acl.ts";
 import { outOfBounds, readActor } from "./actor-reads.ts";
 import type { Enrolled, SignIn } from "./authority-type.ts";
 import { normalised } from "./envelope.ts";
-import { type PlaneParts, demandPlane, refusal, settled } from "./parts.ts";
+import { type PlaneParts, demandPlane, isNoPlane, refusal, settled } from "./parts.ts";
 import type { Turns } from "../../../shared/ledger/turns.ts";
 
 /** Names that only the service itself gives (§10 chat sessions, §13.1 service custody). */
@@ -39,7 +40,29 @@ const RESERVED_LEADS = ["chat_", "svc_"] as const;
 export async function enrol(parts: PlaneParts, inTurn: Turns, p: Principal, who: SignIn): Promise<Enrolled> {
   const alias = principal(p.owner, p.actor);
   const first = () => inTurn(p.owner, () => firstRow(parts, alias, who));
-  return settled(parts, () => enrolOnce(parts, first, alias, who));
+  const once = () => settled(parts, () => enrolOnce(parts, first, alias, who));
+  const plane = parts.holdsPlane() ? undefined : parts.plane();
+  if (plane === undefined) return once();
+  try {
+    return await once();
+  } catch (thrown) {
+    if (!isNoPlane(thrown)) throw thrown;
+    await plane.begin(alias, who);
+    return once();
+  }
+}
+
+/** Somebody whose lifecycle has not begun, and what a first row says of him. */
+export type Newcomer = { readonly by: "person"; readonly name: string } | { readonly by: "agent" };
+
+/** The plane's half of it, for another instance that has the proof: the row and the lifecycle. */
+export async function beginFor(parts: PlaneParts, inTurn: Turns, p: Principal, who: Newcomer): Promise<void> {
+  const first = () => inTurn(p.owner, () => firstRow(parts, p, who));
+  await settled(parts, async () => {
+    const row = (await readActor(parts.ledger, p)) ?? (await first());
+    await demandGranted(parts, row.value, p, who.by);
+    await begun(parts, row, p);
+  });
 }
 
 async function enrolOnce(
@@ -53,16 +76,23 @@ async function enrolOnce(
   await demandGranted(parts, row.value, p, who.by);
   if (who.by === "agent") demandSecret(row.value, who.secret);
   const { lifecycleUid: uid } = row.value;
-  const [head, gate] = await Promise.all([
-    readRow(ledger, "records", ledgerKey.head(p), HeadRow),
-    readRow(ledger, "auth", ledgerKey.gate(uid), GateRow),
-  ]);
-  const current = head?.value.state === "active" && head.value.lifecycleUid === uid ? head.value : undefined;
-  if (current === undefined || gate?.value.state !== "open") await begin(parts, row, p);
+  const current = await begun(parts, row, p);
   const credentialId = current?.currentCredentialId ?? rootCredentialId(uid, current?.processEpoch ?? 1);
   const rootExpires = Math.floor(parts.now() / 1000) + ROOT_LIFE_SECONDS;
   await enterCredential(ledger, { principal: p, uid, credentialId, expires: rootExpires });
   return { uid, credentialId, actor: row.value, rootExpires };
+}
+
+/** The head of the row's lifecycle if that has begun; else it is begun, or finished. */
+async function begun(parts: PlaneParts, row: Row<ActorRow>, p: Principal): Promise<HeadRow | undefined> {
+  const { lifecycleUid: uid } = row.value;
+  const [head, gate] = await Promise.all([
+    readRow(parts.ledger, "records", ledgerKey.head(p), HeadRow),
+    readRow(parts.ledger, "auth", ledgerKey.gate(uid), GateRow),
+  ]);
+  const current = head?.value.state === "active" && head.value.lifecycleUid === uid ? head.value : undefined;
+  if (current === undefined || gate?.value.state !== "open") await begin(parts, row, p);
+  return current;
 }
 
 /** Is the row one that this kind of proof may use now? */
@@ -138,7 +168,7 @@ export function demandChosen({ actor }: Principal): void {
 }
 
 /** Under the policy `auto` signing in is what makes an actor. */
-async function firstRow(parts: PlaneParts, p: Principal, who: SignIn): Promise<Row<ActorRow>> {
+async function firstRow(parts: PlaneParts, p: Principal, who: Newcomer): Promise<Row<ActorRow>> {
   const { ledger, policy, defaults, actorsPerOwner } = parts;
   if (who.by === "agent") throw notThatAgent();
   if (policy !== "auto" || !DERIVED_OWNER_TOKEN.test(p.owner) || parts.isReservedOwner(p.owner)) {

@@ -6,6 +6,7 @@ import { CotalError, ErrorCode, Outcome } from "../../../shared/protocol/base/er
 import type { Principal, RandomBytes } from "../../../shared/protocol/base/principals.ts";
 import type { ActorRow } from "../../../shared/protocol/ledger/actor-rows.ts";
 import type { ActorLists } from "./authority-type.ts";
+import type { PlaneElsewhere } from "./elsewhere.ts";
 
 /** How an actor that has no row is met. */
 export type EnrolPolicy = "auto" | "granted";
@@ -22,6 +23,8 @@ export type PlaneParts = {
   readonly frontAccount: string;
   /** Does this process hold the plane's claim now (`claim.ts`)? */
   readonly holdsPlane: () => boolean;
+  /** Whoever does, where it can be asked. */
+  readonly plane: () => PlaneElsewhere | undefined;
   /** Makes what a lifecycle receives through; safe to run again. */
   readonly makeDurables: (p: Principal, uid: string, role: string | undefined) => Promise<void>;
   /** Makes what the holders of a role share; safe to run again. */
@@ -87,9 +90,16 @@ export function refusal(code: ErrorCode, message: string, next: string): CotalEr
 /** Throws unless this process may do what only the plane does (decision H45). */
 export function demandPlane({ holdsPlane }: Pick<PlaneParts, "holdsPlane">): void {
   if (holdsPlane()) return;
-  throw refusal(
-    ErrorCode.Unavailable,
-    "this process does not hold the authority plane of the space",
-    "ask the process that holds it, which says so in its log and its metrics; who was let in before gets in here too",
-  );
+  throw new CotalError(ErrorCode.Unavailable, "this process does not hold the authority plane of the space", {
+    outcome: Outcome.NotExecuted,
+    next: "ask the process that holds it, which says so in its log and its metrics; who was let in before gets in here too",
+    details: [{ kind: NO_PLANE }],
+  });
+}
+
+const NO_PLANE = "ai.cotal.auth.no-plane";
+
+/** Did it fail because this process does not hold the plane? */
+export function isNoPlane(thrown: unknown): boolean {
+  return thrown instanceof CotalError && thrown.details.some(({ kind }) => kind === NO_PLANE);
 }

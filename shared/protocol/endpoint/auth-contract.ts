@@ -18,5 +18,7 @@ export const AUTH_CLUSTER = defineCluster({
     { name: "operation-list", ...read, input: shape.OperationListArgs, output: shape.OperationListAnswer },
     { name: "daemon-enter", ...write, input: shape.DaemonEnterArgs, output: shape.DaemonEnterAnswer },
     { name: "serving", ...write, input: shape.ServingArgs, output: shape.ServingAnswer },
+    { name: "enrol", ...write, input: shape.EnrolArgs, output: shape.EnrolAnswer },
+    { name: "chat-open", ...write, input: shape.ChatOpenArgs, output: shape.ChatOpenAnswer },
   ],
 });

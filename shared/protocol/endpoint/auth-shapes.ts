@@ -1,8 +1,17 @@
 /** Shapes of what the endpoint `auth` serves to the operator: the actor ledger (§9, §10). */
 import { z } from "zod";
-import { ID_TOKEN, LIFECYCLE_UID, PRINCIPAL_TOKEN, ROLE_TOKEN, USER_NKEY } from "../base/grammar.ts";
+import {
+  DERIVED_OWNER_TOKEN,
+  HOLDER_HASH,
+  ID_TOKEN,
+  LIFECYCLE_UID,
+  PRINCIPAL_TOKEN,
+  ROLE_TOKEN,
+  USER_NKEY,
+} from "../base/grammar.ts";
 import { isEndpointName } from "./names.ts";
 import { ActorRow, actorLists } from "../ledger/actor-rows.ts";
+import { ChatSession } from "../ledger/chat-rows.ts";
 import { AskedCapabilities } from "./capabilities.ts";
 
 const token = z.string().regex(PRINCIPAL_TOKEN);
@@ -123,6 +132,29 @@ export const DaemonEnterArgs = z.strictObject({
 export type DaemonEnterArgs = z.infer<typeof DaemonEnterArgs>;
 /** `epoch` where it has begun. */
 export const DaemonEnterAnswer = z.looseObject({ epoch: z.int().positive().optional() });
+
+/**
+ * An instance without the plane has somebody before it whose lifecycle has not begun (decision 31). Who it is was
+ * proved there; whether such a one may begin is judged again where the rows are written.
+ */
+export const EnrolArgs = z.discriminatedUnion("by", [
+  z.strictObject({ by: z.literal("person"), owner: token, actor: token, name: z.string() }),
+  z.strictObject({ by: z.literal("agent"), owner: token, actor: token }),
+]);
+export type EnrolArgs = z.infer<typeof EnrolArgs>;
+export const EnrolAnswer = z.looseObject({});
+
+/** The same for a chat session (§10); what is left out is the parent's. */
+export const ChatOpenArgs = z.strictObject({
+  owner: z.string().regex(DERIVED_OWNER_TOKEN),
+  holderHash: z.string().regex(HOLDER_HASH),
+  name: z.string().optional(),
+  allowSubscribe: allowSubscribe.optional(),
+  allowPublish: allowPublish.optional(),
+  lifeSeconds: z.int().positive().optional(),
+});
+export type ChatOpenArgs = z.infer<typeof ChatOpenArgs>;
+export const ChatOpenAnswer = z.looseObject({ session: ChatSession });
 
 /** What the provisioner asks of the ledger when an instance of somebody's endpoint registers (decision H14). */
 const serving = { endpoint: z.string().refine(isEndpointName), instanceId: z.string().regex(LIFECYCLE_UID) } as const;

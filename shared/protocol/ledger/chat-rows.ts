@@ -97,6 +97,8 @@ const Session = z.strictObject({
   exp: count,
   at: count,
 });
+/** A session while it is one. */
+export const ChatSession = Session;
 export type ChatSession = z.infer<typeof Session>;
 
 /** `chatsession.<lifecycleUid>`: the session, and a day after its end what is left of it. */

@@ -2,6 +2,7 @@
  * The auth service in front: it serves the commands of the actor ledger, speaks by derived replies only, and
  * asks the broker who is connected. Of other endpoints it calls four commands: it registers its instance, has the
  * connections of who may not be there any more ended (§13.1), and asks whether their copies were taken back (§8).
+ * An edge asks the plane for what only that one begins (H45), and does nothing else.
  */
 import {
   type Expected,
@@ -28,8 +29,12 @@ const COMMANDS = [
   "operation-list",
   "daemon-enter",
   "serving",
+  "enrol",
+  "chat-open",
   "describe",
 ];
+/** What an instance asks of the one that keeps the plane. */
+const ASKED = ["enrol", "chat-open"];
 
 export function authServer(who: Who): Expected[] {
   const { space: s, stranger } = who;
@@ -49,6 +54,7 @@ export function authServer(who: Who): Expected[] {
         ...pub(`cotal.${s}.ep.v1.reply.auth.${who.uid}.${who.epoch}.*.*.*.*.*`),
         ...calls(who, "register"),
         ...callsOf("delivery", who, "evict-principals", "principal-liveness", "acl-swept", "reload-creds"),
+        ...callsOf("auth", who, ...ASKED),
         // Of the account's own connections: is anybody of an ended lifecycle still there?
         ...pub("$SYS.REQ.ACCOUNT.PING.CONNZ"),
       ],
@@ -75,6 +81,37 @@ export function authServer(who: Who): Expected[] {
         ...pub(`cotal.${s}.chat.${dot(who)}.general`, `$KV.cotal_presence_${s}.${dot(who)}`, "$JS.API.INFO"),
         ...pub(`$KV.cotal_auth_${s}.actor.x`, `$KV.cotal_acl_${s}.x`, `_INBOX_${stranger.connId}.x`),
         ...pub("$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.X.CONNZ", "$SYS.REQ.ACCOUNT.PING.SUBSZ"),
+      ],
+    },
+  ];
+}
+
+export function authEdge(who: Who): Expected[] {
+  const { space: s, elsewhere, stranger } = who;
+  return [
+    {
+      account: "front",
+      must: [...callerMust(who), ...callsOf("auth", who, ...ASKED)],
+      deny: callerDeny(who),
+      mustNot: [
+        ...sub(">", "cotal.>", `cotal.${s}.>`, `cotal.${s}.chat.>`, `cotal.${s}.ep.>`, "$SYS.>", "_INBOX.>"),
+        ...sub(`_INBOX_${stranger.connId}.>`, `cotal.${s}.ep.one.auth.enrol.>`, `cotal.${s}.ep.v1.one.auth.enrol.>`),
+        { op: "sub", subject: `cotal.${s}.ep.one.auth.enrol.>`, queue: "auth" },
+        ...ASKED.flatMap((command) => [
+          ...pub(`cotal.${s}.ep.one.auth.${command}.${caller(stranger)}.${NONCE}`),
+          ...pub(`cotal.${elsewhere}.ep.one.auth.${command}.${caller(who)}.${NONCE}`),
+        ]),
+        ...COMMANDS.filter((command) => !ASKED.includes(command)).flatMap((command) =>
+          pub(`cotal.${s}.ep.one.auth.${command}.${caller(who)}.${NONCE}`),
+        ),
+        ...pub(
+          `cotal.${s}.ep.one.provisioner.register.${caller(who)}.${NONCE}`,
+          `cotal.${s}.ep.one.provisioner.enrol.${caller(who)}.${NONCE}`,
+          `cotal.${s}.ep.one.delivery.evict-principals.${caller(who)}.${NONCE}`,
+          `cotal.${s}.ep.reply.auth.${who.uid}.${who.epoch}.${caller(stranger)}.${NONCE}`,
+        ),
+        ...pub(`cotal.${s}.chat.${dot(who)}.general`, `$KV.cotal_presence_${s}.${dot(who)}`, "$JS.API.INFO"),
+        ...pub("$SYS.REQ.ACCOUNT.PING.CONNZ", `$KV.cotal_auth_${s}.actor.x`),
       ],
     },
   ];

@@ -31,6 +31,7 @@ const COMMANDS = [
   "anycast-status",
   "anycast-cancel",
   "anycast-takes",
+  "acl-swept",
   "pending",
   "proof",
   "members",

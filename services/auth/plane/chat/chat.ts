@@ -16,11 +16,17 @@ export type Chat = {
   readonly retire: (name: HolderName) => Promise<RetiredChat>;
 };
 
+/** Here, or where the plane is. */
+function openWhere(parts: ChatParts, asked: OpenChat): Promise<ChatSession> {
+  const plane = parts.holdsPlane() ? undefined : parts.plane();
+  return plane === undefined ? openChat(parts, asked) : plane.openChat(asked);
+}
+
 export function createChat(parts: ChatParts, signer: ChatSigner): Chat {
   const inTurn = createTurns();
   return {
     // One owner's openings would only take each other's slot.
-    open: (asked) => inTurn(asked.owner, () => openChat(parts, asked)),
+    open: (asked) => inTurn(asked.owner, () => openWhere(parts, asked)),
     holder: async (name) => {
       const found = await readHolder(parts, name);
       if (found !== undefined) return found.value;

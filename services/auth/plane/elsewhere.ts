@@ -1,0 +1,74 @@
+/**
+ * What an instance that does not hold the plane asks of the one that does, and how that one answers (decision
+ * 31): a lifecycle that has not begun (H45), and a new chat session.
+ *
+ * Invariants
+ * 1. Only the auth service of this space asks. It has proved who somebody is; whether such a one may begin is
+ *    judged anew, from the rows, by whoever writes them.
+ * 2. Nothing but an activation travels: no proof, no secret, no bearer.
+ */
+import type { Call } from "../../../shared/client/caller.ts";
+import { AuthCommand } from "../../../shared/grants/commands.ts";
+import { createTurns } from "../../../shared/ledger/turns.ts";
+import { ErrorCode } from "../../../shared/protocol/base/errors.ts";
+import { type Principal, dotForm, principal } from "../../../shared/protocol/base/principals.ts";
+import { ChatOpenAnswer, type ChatOpenArgs, type EnrolArgs } from "../../../shared/protocol/endpoint/auth-shapes.ts";
+import { type Caller, EndpointName } from "../../../shared/protocol/endpoint/grammar.ts";
+import type { ChatSession } from "../../../shared/protocol/ledger/chat-rows.ts";
+import { type OpenChat, openChat } from "./chat/open.ts";
+import type { ChatParts } from "./chat/parts.ts";
+import { type Newcomer, beginFor } from "./enrol.ts";
+import { demandPlane, refusal } from "./parts.ts";
+
+/** Whoever holds the plane, as another instance reaches it. Throws what it refused with. */
+export type PlaneElsewhere = {
+  readonly begin: (p: Principal, who: Newcomer) => Promise<void>;
+  readonly openChat: (asked: OpenChat) => Promise<ChatSession>;
+};
+
+const DEADLINE_MS = 5_000;
+
+export function planeOver(call: Call): PlaneElsewhere {
+  return {
+    begin: async ({ owner, actor }, who) => {
+      const args: EnrolArgs =
+        who.by === "agent" ? { by: "agent", owner, actor } : { by: "person", owner, actor, name: who.name };
+      await call(EndpointName.Auth, AuthCommand.Enrol, args, { deadlineMs: DEADLINE_MS });
+    },
+    openChat: async ({ allowSubscribe, allowPublish, ...asked }) => {
+      const args: ChatOpenArgs = {
+        ...asked,
+        ...(allowSubscribe === undefined ? {} : { allowSubscribe: [...allowSubscribe] }),
+        ...(allowPublish === undefined ? {} : { allowPublish: [...allowPublish] }),
+      };
+      const { data } = await call(EndpointName.Auth, AuthCommand.ChatOpen, args, { deadlineMs: DEADLINE_MS });
+      return ChatOpenAnswer.parse(data).session;
+    },
+  };
+}
+
+/** The other side of it. */
+export type EdgeAnswers = {
+  readonly enrol: (caller: Caller, args: EnrolArgs) => Promise<void>;
+  readonly chatOpen: (caller: Caller, args: ChatOpenArgs) => Promise<ChatSession>;
+};
+
+export function answerEdges(parts: ChatParts): EdgeAnswers {
+  const inTurn = createTurns();
+  const demandEdge = ({ principal: who }: Caller): void => {
+    demandPlane(parts);
+    if (parts.isReservedOwner(who.owner) && who.actor === EndpointName.Auth) return;
+    throw refusal(ErrorCode.PermissionDenied, `${dotForm(who)} is not the auth service`, "sign in at the exchange");
+  };
+  return {
+    enrol: async (caller, { owner, actor, ...who }) => {
+      demandEdge(caller);
+      const p = principal(owner, actor);
+      await inTurn(dotForm(p), () => beginFor(parts, inTurn, p, who));
+    },
+    chatOpen: async (caller, asked) => {
+      demandEdge(caller);
+      return inTurn(asked.owner, () => openChat(parts, asked));
+    },
+  };
+}

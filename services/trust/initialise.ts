@@ -1,0 +1,116 @@
+/**
+ * The initialiser of a container deployment: one-shot, run at every `docker compose up`, changes nothing that
+ * is there.
+ *
+ * ```
+ * broker                 before the broker: its trust, and the files that its configuration includes
+ * spaces SPACE...        once it runs: accounts and keys of these spaces, each daemon's where that daemon mounts it
+ * ```
+ *
+ * ```
+ * /state             operator and identity keys: mounted here and nowhere else
+ * /broker/trust      what the broker includes; a secret in it only of a cluster, whose brokers share it
+ * /keys/<daemon>/<space>   one volume for each daemon, which mounts it read-only as /keys/<space>
+ * /desk              the state folder of whoever operates: credential, sentinel, the exchange and its capability
+ * ```
+ *
+ * Invariants
+ * 1. The trust program alone reads and draws keys, as a process of its own; here folders are laid out.
+ * 2. A folder of a space is linked to its volume before anything is written into it.
+ */
+import { spawnSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { existsSync, mkdirSync, readFileSync, symlinkSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { CotalError, ErrorCode, badRequest, toCotalError } from "../../shared/protocol/base/errors.ts";
+import { spaceToken } from "../../shared/protocol/base/subjects.ts";
+import { createPrivate, trustPaths, writePrivate } from "../../shared/trust/folder.ts";
+import { keptDevIssuer } from "../../shared/trust/dev-issuer.ts";
+import { jsonObject } from "../../shared/trust/nats-jwt.ts";
+import { operatorConfigText } from "./server-config.ts";
+
+const PLACE = { state: "/state", broker: "/broker/trust", keys: "/keys", desk: "/desk" } as const;
+/** Where the loopback exchange of the first space is published; of each further one, the next port. */
+const FACE_PORT = 7480;
+const SERVER = process.env["COTAL_SERVERS"] ?? "nats://broker:4222";
+
+const state = trustPaths(PLACE.state);
+const desk = trustPaths(PLACE.desk);
+
+function broker(): void {
+  trust("init", "--host", "0.0.0.0", "--port", "4222");
+  const [operatorJwt, systemJwt] = [state.operatorJwt, state.systemJwt].map((path) =>
+    readFileSync(path, "utf8").trim(),
+  );
+  if (operatorJwt === undefined || systemJwt === undefined)
+    throw new CotalError(ErrorCode.Internal, "no trust was made");
+  const systemAccount = String(jsonObject(systemJwt.split(".")[1] ?? "")?.["sub"]);
+  writePrivate(join(PLACE.broker, "operator.conf"), operatorConfigText({ operatorJwt, systemAccount, systemJwt }));
+  const brokers = (process.env["COTAL_BROKERS"] ?? "").split(",").filter((name) => name !== "");
+  if (brokers.length > 1) writePrivate(join(PLACE.broker, "cluster.conf"), clusterText(brokers));
+}
+
+/** What the brokers of a cluster know of each other. Whoever is a route is believed everything: it needs a secret. */
+function clusterText(brokers: readonly string[]): string {
+  const secret = createPrivate(join(trustPaths(PLACE.state).root, "route.secret"), () =>
+    randomBytes(32).toString("hex"),
+  );
+  const routes = brokers.map((name) => JSON.stringify(`nats://route:${secret}@${name}:6222`));
+  return [
+    "name: cotal",
+    'listen: "0.0.0.0:6222"',
+    `authorization { user: route, password: ${JSON.stringify(secret)}, timeout: 2 }`,
+    `routes: [${routes.join(", ")}]`,
+    "",
+  ].join("\n");
+}
+
+function spaces(names: readonly string[]): void {
+  if (names.length === 0) throw badRequest("no space is named", "set COTAL_SPACES, for example to main");
+  for (const [n, name] of names.map((text) => spaceToken(text.trim())).entries()) space(name, FACE_PORT + n);
+}
+
+function space(name: string, port: number): void {
+  link(state.provisioner(name), join(PLACE.keys, "provisioner", name));
+  link(state.auth(name), join(PLACE.keys, "auth", name));
+  link(state.delivery(name), join(PLACE.keys, "delivery", name));
+  link(dirname(state.operatorCreds(name)), dirname(desk.operatorCreds(name)));
+  trust("space", "--space", name, "--server", SERVER.split(",")[0] ?? "");
+  if (!existsSync(state.sentinel(name))) return;
+  writePrivate(desk.sentinel(name), readFileSync(state.sentinel(name), "utf8"));
+  const capability = createPrivate(join(PLACE.keys, "auth", name, "face.capability"), () =>
+    randomBytes(32).toString("base64url"),
+  );
+  // The auth service mounts its folder read-only.
+  if (process.env["COTAL_AUTH_DEV_ISSUER"] === "true") keptDevIssuer(state.auth(name));
+  const face = { url: `http://127.0.0.1:${port}`, capability };
+  writePrivate(join(PLACE.desk, "run", `exchange-${name}.json`), JSON.stringify(face));
+}
+
+/** What is written at `path` lies in `target`, which is another volume. */
+function link(path: string, target: string): void {
+  mkdirSync(target, { recursive: true, mode: 0o700 });
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  if (!existsSync(path)) symlinkSync(target, path);
+}
+
+/** One run of the trust program, whose answer is passed on. */
+function trust(...args: readonly string[]): void {
+  const program = join(import.meta.dirname, "main.ts");
+  const [command = "", ...rest] = args;
+  const { status } = spawnSync(process.execPath, [program, command, "--state", PLACE.state, ...rest], {
+    stdio: ["ignore", "inherit", "inherit"],
+  });
+  if (status !== 0) process.exit(status ?? 1);
+}
+
+const [what = "", ...names] = process.argv.slice(2);
+try {
+  if (what === "broker") broker();
+  else if (what === "spaces") spaces(names.flatMap((list) => list.split(",")));
+  else throw badRequest(`unknown command ${JSON.stringify(what)}`, "use broker or spaces");
+} catch (thrown) {
+  const { code, message, next } = toCotalError(thrown);
+  process.stdout.write(`${JSON.stringify({ kind: "error", code, message, next })}\n`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,12 @@
+import { defineConfig } from "vitest/config";
+
+/** The container suite: one compose project, which only a machine with Docker can bring up (`npm run test:container`). */
+export default defineConfig({
+  test: {
+    include: ["test/container/**/*.test.ts"],
+    pool: "forks",
+    maxWorkers: 1,
+    bail: 0,
+    teardownTimeout: 60_000,
+  },
+});
