@@ -8,6 +8,7 @@ import { Command, CommanderError, Option } from "commander";
 import version from "../package.json" with { type: "json" };
 import { registerActor } from "./commands/actor.ts";
 import { registerAsk } from "./commands/ask.ts";
+import { registerBackup } from "./commands/backup.ts";
 import { registerCall, registerScatter } from "./commands/call.ts";
 import { registerChannels } from "./commands/channels.ts";
 import { registerChannelSet } from "./commands/channel-set.ts";
@@ -24,6 +25,7 @@ import { registerLimits } from "./commands/limits.ts";
 import { registerLogin } from "./commands/login.ts";
 import { registerLogout } from "./commands/logout.ts";
 import { registerMint } from "./commands/mint.ts";
+import { registerRestore } from "./commands/restore.ts";
 import { registerSend } from "./commands/send.ts";
 import { registerSpace } from "./commands/space.ts";
 import { registerStatus } from "./commands/status.ts";
@@ -66,6 +68,8 @@ const COMMANDS: readonly ((program: Command) => void)[] = [
   registerScatter,
   registerSpace,
   registerLimits,
+  registerBackup,
+  registerRestore,
 ];
 
 const HELP_CODES: ReadonlySet<string> = new Set(["commander.helpDisplayed", "commander.version"]);

@@ -17,6 +17,7 @@ import { type JWK, SignJWT, createLocalJWKSet, importJWK } from "jose";
 import { z } from "zod";
 import { encodeToken } from "../../shared/protocol/base/principals.ts";
 import { ExchangePath } from "../../shared/protocol/endpoint/exchange-shapes.ts";
+import { AuthFile } from "../../shared/trust/auth-folder.ts";
 import { createPrivate } from "../../shared/trust/folder.ts";
 import { jsonObject } from "../../shared/trust/nats-jwt.ts";
 import type { FaceRoute } from "./edge/http.ts";
@@ -54,7 +55,7 @@ export async function createDevIssuer({ folder, space, now }: DevIssuerOptions):
   const issuer = `${ISSUER}${space}`;
   const audience = `cotal-dev:${space}`;
   const jwk = PrivateJwk.parse(JSON.parse(createPrivate(join(folder, "dev-issuer.jwk"), newJwk)));
-  const subject = createPrivate(join(folder, "dev-person"), () => encodeToken(randomBytes(17), 26));
+  const subject = createPrivate(join(folder, AuthFile.DevPerson), () => encodeToken(randomBytes(17), 26));
   const kid = "dev";
   const { kty, crv, x } = jwk;
   const keys: { keys: JWK[] } = { keys: [{ kty, crv, x, kid, alg: ALGORITHM, use: "sig" }] };

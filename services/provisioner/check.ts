@@ -4,6 +4,7 @@
  */
 import type { Drift } from "../../shared/broker/ensure.ts";
 import { streamState, verifyConsumer, verifyStreams } from "../../shared/broker/ensure.ts";
+import { isStart } from "../../shared/broker/lifecycle-durables.ts";
 import { rowPage } from "../../shared/broker/reads.ts";
 import { isUpgrade } from "../../shared/broker/upgrade.ts";
 import {
@@ -96,7 +97,7 @@ async function missingDurables(context: SpaceContext): Promise<Finding[]> {
       if (holder === undefined) continue;
       for (const spec of holder.durables(space)) {
         // Where an inbox begins is its own affair (§8): anything else that differs is a finding.
-        const drift = (await verifyConsumer(store, spec)).filter(({ field }) => field !== "opt_start_seq");
+        const drift = (await verifyConsumer(store, spec)).filter((one) => !isStart(one));
         findings.push(...drift.map((one) => ofDurable(holder.who, spec, one)));
         if (findings.length >= MAX_FINDINGS) return findings;
       }

@@ -9,6 +9,9 @@
  *        [--disk-bytes N] [--connections N]                   limits of the accounts, kept
  * revoke --state DIR --space S --server URL --users U,U       refuse these users; prove them gone
  * servers --state DIR --server URL                            every server's limits
+ * backup --state DIR --space S --folder DIR                   owner secret and a reader's credential
+ * restore --state DIR --space S --server URL --folder DIR --auth M --digest D   keys anew, a restorer's credential
+ * restored --state DIR --space S --server URL --auth M        it is filled and proved: publish it
  * ```
  *
  * Prints one JSON object a line; exit 0 done, 1 refused, 3 unreachable. Safe to run again, and two
@@ -28,6 +31,7 @@ import { serverConfigText } from "./server-config.ts";
 import { type AuthTrust, ensureAuthTrust, hasAuthTrust, publishAuth } from "./auth-trust.ts";
 import { ensureDeliveryTrust, ensureEvictorCredential, publishDelivery } from "./delivery-trust.ts";
 import { accountLimits, setAccountLimits } from "./account-limits.ts";
+import { assertWhole, beginRestore, endRestore, handOver, keeperCredential } from "./keepers.ts";
 import { alone } from "./lock.ts";
 import { addRevoked, ensureOperatorCredential, ensureSpaceTrust, publishSpace, refusedUsers } from "./space-trust.ts";
 import {
@@ -48,6 +52,9 @@ const COMMANDS: Readonly<Record<string, (options: Options) => Promise<object>>> 
   init,
   space: (options) => changing(options, space),
   revoke: (options) => changing(options, revoke),
+  backup: (options) => changing(options, backup),
+  restore: (options) => changing(options, restore),
+  restored: (options) => changing(options, restored),
   servers,
 };
 
@@ -92,6 +99,7 @@ async function space(options: Options): Promise<object> {
   const connection = await connectSystem(required(options, "server"), await systemCredential(trust, now));
   try {
     assertServers(await serverFacts(connection));
+    assertWhole(state, name);
     const own = ensureSpaceTrust(state, name);
     setAccountLimits(state, name, {
       diskBytes: text(options["disk-bytes"]),
@@ -110,6 +118,48 @@ async function space(options: Options): Promise<object> {
   } finally {
     await connection.drain();
   }
+}
+
+/** Nothing of the broker is changed or asked. */
+async function backup(options: Options): Promise<object> {
+  const state = required(options, "state");
+  const name = spaceToken(required(options, "space"));
+  assertTrust(state, name);
+  assertWhole(state, name);
+  const own = ensureSpaceTrust(state, name);
+  handOver(state, own, required(options, "folder"));
+  const auth = authMode(undefined, keptAuthMode(state, name));
+  return { kind: "backup-trust", space: name, ...(await keeperCredential(state, own, auth, "backup", nowSeconds())) };
+}
+
+/** Keys and accounts of a space that is about to be filled; what an earlier restore has made is kept. */
+async function restore(options: Options): Promise<object> {
+  const state = required(options, "state");
+  const name = spaceToken(required(options, "space"));
+  const auth = authMode(options["auth"], keptAuthMode(state, name));
+  const { phase } = beginRestore(state, name, required(options, "folder"), required(options, "digest"));
+  if (phase === "proved") return { kind: "restore-trust", space: name, phase };
+  const trust = await ensureBrokerTrust(state);
+  const now = nowSeconds();
+  const connection = await connectSystem(required(options, "server"), await systemCredential(trust, now));
+  try {
+    assertServers(await serverFacts(connection));
+    const own = ensureSpaceTrust(state, name);
+    if (auth === "user") ensureAuthTrust(state, own);
+    await pushSpace(state, name, connection);
+    const credential = await keeperCredential(state, own, auth, "restore", now);
+    return { kind: "restore-trust", space: name, phase, ...credential };
+  } finally {
+    await connection.drain();
+  }
+}
+
+/** Refuses the restorer from here on, and gives the space to its daemons. */
+async function restored(options: Options): Promise<object> {
+  const state = required(options, "state");
+  const name = spaceToken(required(options, "space"));
+  addRevoked(state, name, endRestore(state, name), nowSeconds());
+  return space(options);
 }
 
 async function revoke(options: Options): Promise<object> {
@@ -217,7 +267,7 @@ async function main(): Promise<number> {
   try {
     const run = COMMANDS[command];
     if (run === undefined)
-      throw badRequest(`unknown command ${JSON.stringify(command)}`, "use init, space, revoke or servers");
+      throw badRequest(`unknown command ${JSON.stringify(command)}`, `use one of ${Object.keys(COMMANDS).join(", ")}`);
     const string = { type: "string" } as const;
     const { values } = parseArgs({
       args: rest,
@@ -229,6 +279,8 @@ async function main(): Promise<number> {
         port: string,
         monitor: string,
         users: string,
+        folder: string,
+        digest: string,
         auth: string,
         "disk-bytes": string,
         connections: string,

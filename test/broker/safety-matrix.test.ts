@@ -130,6 +130,8 @@ async function held(profile: BuiltProfile): Promise<Held[]> {
     case "registrar":
     case "daemon-entrant":
     case "store-upgrader":
+    case "backup-reader":
+    case "space-restorer":
       return daemon(profile, lab);
     case "provisioner-desk":
     case "auth-server":
