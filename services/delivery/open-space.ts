@@ -38,7 +38,7 @@ import { deliveryHandlers } from "./commands.ts";
 import { type GroupEvent, keepGroups } from "./fanout/groups.ts";
 import { type DeliveryKeys, readDeliveryKeys } from "./keys.ts";
 import { createPlane, holderOf } from "./liveness/plane.ts";
-import { gatherOver } from "./oracle/gather.ts";
+import { gatherOver } from "../../shared/broker/gather.ts";
 import { type Seen, look, shareLooks } from "./oracle/look.ts";
 import { type Kicked, type Oracle, createOracle, kickOver } from "./oracle/oracle.ts";
 import { type RowsOptions, beginRows, enterRows } from "./rows.ts";

@@ -8,7 +8,7 @@ import { type HandlerTable, type Handlers, handlersOf } from "../../shared/serve
 import { artifacts } from "./artifacts.ts";
 import { callerView } from "./caller-view.ts";
 import { channelSet, channels, frontier } from "./channels.ts";
-import { check } from "./check.ts";
+import { check } from "./check/check.ts";
 import type { SpaceContext } from "./context.ts";
 import { daemonEnter } from "./daemon-enter.ts";
 import { deprovision, deprovisionComplete } from "./deprovision.ts";

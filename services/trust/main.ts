@@ -210,7 +210,8 @@ async function servers(options: Options): Promise<object> {
   const credential = await systemCredential(trust, nowSeconds());
   const connection = await connectSystem(required(options, "server"), credential, LOOKING_ATTEMPTS);
   try {
-    return { kind: "servers", servers: await serverFacts(connection) };
+    const { servers: facts, gap } = await serverFacts(connection);
+    return { kind: "servers", servers: facts, ...(gap === undefined ? {} : { gap }) };
   } finally {
     await connection.drain();
   }

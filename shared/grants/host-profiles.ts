@@ -122,7 +122,9 @@ export function provisionerRows(scope: ServeScope): Row[] {
     ...[names.dm, names.dlv, names.task].flatMap((stream) => [
       pub(store, `${jsApi.consumerCreate(stream, "*")}.>`, "§8 durables per lifecycle and role"),
       pub(store, jsApi.consumerInfo(stream, "*"), "§8 durables, shape proof"),
+      pub(store, jsApi.consumerList(stream), "what every durable has out, for the check of a space"),
     ]),
+    pub(store, jsApi.messageGet(bucketStream(names.bucket.auth)), "gates that stay frozen, for the check of a space"),
     ...[names.chat, names.dm].map((stream) => pub(store, jsApi.messageGet(stream), "§9 mediated history")),
     pub(store, jsApi.directGet(names.chat), "§9 mediated history, paged"),
     ...READ_BUCKETS.flatMap((key) => {
@@ -379,6 +381,7 @@ export function systemAdministratorRows(scope: HolderScope): Row[] {
     pub(system, sys.claimsUpdate, "resolver: add or change an account"),
     pub(system, sys.claimsLookup("*"), "resolver: verify what the server holds"),
     pub(system, sys.ping("VARZ"), "supplement H: line and payload limits of every server"),
+    pub(system, sys.ping("STATSZ"), "supplement H: whether these are all the servers there are"),
     pub(system, sys.ping("CONNZ"), "who is still connected after a revocation"),
   ];
 }

@@ -14,6 +14,7 @@ import {
   LEASE_RENEW_MS,
   type LeaseHolder,
   type LeasePlace,
+  groupLease,
   readLease,
   takeLease,
 } from "../../../shared/broker/lease.ts";
@@ -72,7 +73,7 @@ export function keepGroups(options: GroupsOptions): Groups {
       const lifecycle: Lifecycle = { ...caller, key: ledgerKey.acl(caller.principal, caller.uid) };
       const n = groupOf(lifecycle.key, groups);
       const group = all[n];
-      if (group === undefined || !group.isHeld) throw await elsewhere(nc, placeOf(space, n), me.uid);
+      if (group === undefined || !group.isHeld) throw await elsewhere(nc, groupLease(space, n), me.uid);
       const change: Change = { ...wanted, lifecycle };
       return group.requests.ask(change, signal);
     },
@@ -85,15 +86,13 @@ export function keepGroups(options: GroupsOptions): Groups {
   };
 }
 
-const placeOf = (space: string, n: number): LeasePlace => ({ space, service: "delivery", duty: "fanout", n });
-
 type Keeping = { readonly group: Group; readonly n: number; readonly bell: ReturnType<typeof createBell> };
 
 async function keepGroup(options: GroupsOptions, keeping: Keeping, stopping: AbortSignal): Promise<void> {
   const { nc, space, who, tell } = options;
   while (!stopping.aborted) {
     try {
-      const taken = await takeLease(nc, placeOf(space, keeping.n), who);
+      const taken = await takeLease(nc, groupLease(space, keeping.n), who);
       if (taken.kind === "held") await holdGroup(options, keeping, taken.hold, stopping);
     } catch (thrown) {
       tell({ type: "failed", group: keeping.n, error: toCotalError(thrown) });

@@ -16,8 +16,8 @@ import {
   pageQuestion,
 } from "../../../shared/broker/connection-pages.ts";
 import { sys } from "../../../shared/protocol/base/broker-subjects.ts";
-import type { Answered, Gather } from "./gather.ts";
-import { type Server, serversOf } from "./servers.ts";
+import type { Answered, Gather } from "../../../shared/broker/gather.ts";
+import { type Server, serversOf } from "../../../shared/broker/servers.ts";
 
 /** A connection of the broker; its number is never used again by that server. */
 export type Seen = { readonly server: string; readonly cid: number };

@@ -6,8 +6,8 @@
  */
 import { randomBytes } from "node:crypto";
 import type { Msg } from "@nats-io/transport-node";
-import type { Connection } from "../../../shared/broker/connect.ts";
-import { drawNonce } from "../../../shared/protocol/base/principals.ts";
+import type { Connection } from "./connect.ts";
+import { drawNonce } from "../protocol/base/principals.ts";
 
 export type Answered = Pick<Msg, "json">;
 
