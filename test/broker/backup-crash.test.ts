@@ -129,7 +129,7 @@ beforeAll(async () => {
   broker = await startBroker({
     configFile: async (port) => String((await trust("init", "--host", "127.0.0.1", "--port", String(port)))["config"]),
   });
-}, 120_000);
+}, 240_000);
 afterAll(async () => {
   await broker?.stop();
   rmSync(folder, { recursive: true, force: true });
