@@ -9,8 +9,8 @@ import type { SpaceContext } from "../context.ts";
 import { error } from "./finding.ts";
 
 /** A service that has just begun, or takes over, needs a moment. */
-const AGAIN_MS = 1000;
-const TIMES = 4;
+const AGAIN_MS = 400;
+const TIMES = 5;
 
 export async function groups(context: SpaceContext, brokerNow: () => Promise<number>): Promise<Finding[]> {
   const { settings } = context;
