@@ -20,6 +20,7 @@ import { registerEndpoint } from "./commands/endpoint.ts";
 import { registerDescribe, registerEndpoints } from "./commands/endpoints.ts";
 import { registerHistory } from "./commands/history.ts";
 import { registerJoin } from "./commands/join.ts";
+import { registerKeys } from "./commands/keys.ts";
 import { registerLeave } from "./commands/leave.ts";
 import { registerLimits } from "./commands/limits.ts";
 import { registerLogin } from "./commands/login.ts";
@@ -70,6 +71,7 @@ const COMMANDS: readonly ((program: Command) => void)[] = [
   registerLimits,
   registerBackup,
   registerRestore,
+  registerKeys,
 ];
 
 const HELP_CODES: ReadonlySet<string> = new Set(["commander.helpDisplayed", "commander.version"]);

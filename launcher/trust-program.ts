@@ -29,6 +29,8 @@ export const TrustCommand = {
   Backup: "backup",
   Restore: "restore",
   Restored: "restored",
+  Rotate: "rotate",
+  FinishRotation: "finish-rotation",
 } as const;
 export type TrustCommand = (typeof TrustCommand)[keyof typeof TrustCommand];
 

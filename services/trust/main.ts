@@ -11,13 +11,15 @@
  * servers --state DIR --server URL                            every server's limits
  * backup --state DIR --space S --folder DIR                   owner secret and a reader's credential
  * restore --state DIR --space S --server URL --folder DIR --auth M --digest D   keys anew, a restorer's credential
+ * rotate --state DIR --space S --server URL                   new signing keys, beside the former ones
+ * finish-rotation --state DIR --space S --server URL          the former ones count no more
  * restored --state DIR --space S --server URL --auth M        it is filled and proved: publish it
  * ```
  *
  * Prints one JSON object a line; exit 0 done, 1 refused, 3 unreachable. Safe to run again, and two
  * that change something run one after the other.
  */
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { CotalError, ErrorCode, badRequest, toCotalError } from "../../shared/protocol/base/errors.ts";
@@ -33,6 +35,7 @@ import { ensureDeliveryTrust, ensureEvictorCredential, publishDelivery } from ".
 import { accountLimits, setAccountLimits } from "./account-limits.ts";
 import { assertWhole, beginRestore, endRestore, handOver, keeperCredential } from "./keepers.ts";
 import { alone } from "./lock.ts";
+import { finishRotation, rotateSigners, rotatingSigners } from "./rotation.ts";
 import { addRevoked, ensureOperatorCredential, ensureSpaceTrust, publishSpace, refusedUsers } from "./space-trust.ts";
 import {
   LOOKING_ATTEMPTS,
@@ -55,6 +58,8 @@ const COMMANDS: Readonly<Record<string, (options: Options) => Promise<object>>> 
   backup: (options) => changing(options, backup),
   restore: (options) => changing(options, restore),
   restored: (options) => changing(options, restored),
+  rotate: (options) => changing(options, rotate),
+  "finish-rotation": (options) => changing(options, finishing),
   servers,
 };
 
@@ -115,6 +120,54 @@ async function space(options: Options): Promise<object> {
     publishDelivery(state, own, auth);
     publishSpace(state, own, auth);
     return { kind: "space-trust", space: name };
+  } finally {
+    await connection.drain();
+  }
+}
+
+/** New signing keys; what is signed by the former ones goes on until the rotation is finished. */
+async function rotate(options: Options): Promise<object> {
+  return pushing(options, async ({ state, name, trust, push }) => {
+    const now = nowSeconds();
+    const keys = await rotateSigners(state, name, now, push);
+    const own = ensureSpaceTrust(state, name);
+    const auth = authMode(undefined, keptAuthMode(state, name));
+    // Made anew with the new keys: they would end with the former ones.
+    const { operatorCreds, sentinel } = trustPaths(state);
+    for (const path of [operatorCreds(name), sentinel(name)]) rmSync(path, { force: true });
+    await ensureOperatorCredential(state, own, auth, now);
+    await ensureEvictorCredential(state, own, trust, auth, now);
+    if (hasAuthTrust(state, name)) publishAuth(state, own, now);
+    return { kind: "rotated", space: name, keys };
+  });
+}
+
+async function finishing(options: Options): Promise<object> {
+  return pushing(options, async ({ state, name, push }) => ({
+    kind: "rotation-finished",
+    space: name,
+    keys: await finishRotation(state, name, push),
+  }));
+}
+
+type Pushing = {
+  readonly state: string;
+  readonly name: string;
+  readonly trust: Awaited<ReturnType<typeof ensureBrokerTrust>>;
+  readonly push: () => Promise<void>;
+};
+
+/** For a change of the accounts of a space that is there. */
+async function pushing(options: Options, run: (given: Pushing) => Promise<object>): Promise<object> {
+  const state = required(options, "state");
+  const name = spaceToken(required(options, "space"));
+  assertTrust(state, name);
+  assertWhole(state, name);
+  const trust = await ensureBrokerTrust(state);
+  const connection = await connectSystem(required(options, "server"), await systemCredential(trust, nowSeconds()));
+  try {
+    assertServers(await serverFacts(connection));
+    return await run({ state, name, trust, push: () => pushSpace(state, name, connection) });
   } finally {
     await connection.drain();
   }
@@ -223,7 +276,11 @@ async function pushSpace(state: string, name: string, connection: Parameters<typ
   const { keys } = own;
   const accounts = await spaceAccounts(trust.operator, name, keys, {
     ...accountLimits(state, name),
-    ...signersOf(ensureDeliveryTrust(state, own), hasAuthTrust(state, name) ? ensureAuthTrust(state, own) : undefined),
+    ...signersOf(
+      ensureDeliveryTrust(state, own),
+      hasAuthTrust(state, name) ? ensureAuthTrust(state, own) : undefined,
+      rotatingSigners(state, name),
+    ),
     revoked: refusedUsers(state, name, nowSeconds()),
   });
   await pushAccount(connection, keys.store.publicKey, accounts.store);
@@ -232,10 +289,20 @@ async function pushSpace(state: string, name: string, connection: Parameters<typ
 }
 
 /** Each daemon signs with keys of its own. */
-function signersOf(delivery: ReturnType<typeof ensureDeliveryTrust>, auth: AuthTrust | undefined) {
-  const all = (account: "front" | "store") => [...(auth?.moreSigners[account] ?? []), ...delivery.moreSigners[account]];
+function signersOf(
+  delivery: ReturnType<typeof ensureDeliveryTrust>,
+  auth: AuthTrust | undefined,
+  rotating: ReturnType<typeof rotatingSigners>,
+) {
+  const all = (account: "front" | "store") => [
+    ...(auth?.moreSigners[account] ?? []),
+    ...delivery.moreSigners[account],
+    ...rotating[account],
+  ];
   const moreSigners = { front: all("front"), store: all("store") };
-  return auth === undefined ? { moreSigners } : { ...auth, moreSigners };
+  if (auth === undefined) return { moreSigners };
+  const signers = [...(auth.callout.signers ?? []), ...rotating.auth];
+  return { moreSigners, callout: { ...auth.callout, signers } };
 }
 
 function text(option: string | boolean | undefined): string | undefined {

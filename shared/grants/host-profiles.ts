@@ -124,7 +124,6 @@ export function provisionerRows(scope: ServeScope): Row[] {
       pub(store, jsApi.consumerInfo(stream, "*"), "§8 durables, shape proof"),
       pub(store, jsApi.consumerList(stream), "what every durable has out, for the check of a space"),
     ]),
-    pub(store, jsApi.messageGet(bucketStream(names.bucket.auth)), "gates that stay frozen, for the check of a space"),
     ...[names.chat, names.dm].map((stream) => pub(store, jsApi.messageGet(stream), "§9 mediated history")),
     pub(store, jsApi.directGet(names.chat), "§9 mediated history, paged"),
     ...READ_BUCKETS.flatMap((key) => {

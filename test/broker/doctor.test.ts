@@ -5,6 +5,7 @@ import type { SpaceContext } from "../../services/provisioner/context.ts";
 import { disk } from "../../services/provisioner/check/disk.ts";
 import { lifecycles } from "../../services/provisioner/check/lifecycles.ts";
 import { queues } from "../../services/provisioner/check/queues.ts";
+import { leaderLast } from "../../shared/broker/reads.ts";
 import { spaceNames } from "../../shared/protocol/base/names.ts";
 import { CheckAnswer, type Finding } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
@@ -27,7 +28,9 @@ beforeAll(async () => {
     store,
     space: "main",
     names: spaceNames("main"),
-    settings: { auth: "static" },
+    authority: {
+      gate: (uid: string) => leaderLast(store, "KV_cotal_auth_main", `$KV.cotal_auth_main.gate.${uid}`),
+    },
   } as unknown as SpaceContext;
 }, 240_000);
 afterAll(async () => {

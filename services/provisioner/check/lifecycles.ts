@@ -6,14 +6,12 @@
 import { type ConsumerState, consumersOf } from "../../../shared/broker/consumers.ts";
 import { type Drift, consumerDrift } from "../../../shared/broker/ensure.ts";
 import { isStart } from "../../../shared/broker/lifecycle-durables.ts";
-import { leaderLast, rowPage } from "../../../shared/broker/reads.ts";
+import { rowPage } from "../../../shared/broker/reads.ts";
 import { type ConsumerSpec, dlvConsumer, dmConsumer, roleConsumer } from "../../../shared/broker/resources.ts";
-import { kvKey } from "../../../shared/protocol/base/broker-subjects.ts";
-import { bucketStream } from "../../../shared/protocol/base/names.ts";
 import { dotForm, parseDotForm } from "../../../shared/protocol/base/principals.ts";
 import type { Finding } from "../../../shared/protocol/endpoint/provisioner-shapes.ts";
-import { AclRow, GateRow, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
-import type { SpaceContext } from "../context.ts";
+import { AclRow, GateRow } from "../../../shared/protocol/ledger/rows.ts";
+import type { GateReader, SpaceContext } from "../context.ts";
 import { parseJson } from "../rows.ts";
 import { MAX_FINDINGS, differs, error, warning } from "./finding.ts";
 
@@ -25,21 +23,20 @@ const FROZEN_MS = 60_000;
 
 type Member = { readonly who: string; readonly uid: string; readonly durables: readonly ConsumerSpec[] };
 
-/** `brokerNow`: epoch milliseconds. Without a ledger (an open space) there are no gates. */
+/** `brokerNow`: epoch milliseconds. Gates are seen where this daemon writes the ledger, and not where people sign in. */
 export async function lifecycles(context: SpaceContext, brokerNow: number): Promise<Finding[]> {
-  const { store, names, settings } = context;
+  const { store, names } = context;
   const durables = new Map<string, ConsumerState>();
   for (const stream of [names.dm, names.dlv, names.task]) {
     for await (const one of consumersOf(store, stream)) durables.set(`${stream} ${one.name}`, one);
   }
   const findings: Finding[] = [];
-  const isLedgered = settings.auth !== "open";
   let cursor: number | undefined;
   do {
     const page = await rowPage(store, names.bucket.acl, { limit: PAGE, ...(cursor === undefined ? {} : { cursor }) });
     const members = page.rows.flatMap((row) => (row.kind === "value" ? memberOf(context, row.key, row.data) : []));
     findings.push(...members.flatMap((member) => ofDurables(member, durables)));
-    if (isLedgered) findings.push(...(await ofGates(context, members, brokerNow)));
+    findings.push(...(await ofGates(context, members, brokerNow)));
     ({ cursor } = page);
   } while (cursor !== undefined && findings.length < MAX_FINDINGS);
   return findings;
@@ -88,18 +85,18 @@ function ofStuck(who: string, { stream, name, config }: ConsumerSpec, { out, pen
   ];
 }
 
-async function ofGates(context: SpaceContext, members: readonly Member[], brokerNow: number): Promise<Finding[]> {
+async function ofGates({ authority }: SpaceContext, members: readonly Member[], brokerNow: number): Promise<Finding[]> {
+  if (authority === undefined) return [];
   const findings: Finding[] = [];
   for (let at = 0; at < members.length; at += GATES_AT_ONCE) {
     const some = members.slice(at, at + GATES_AT_ONCE);
-    findings.push(...(await Promise.all(some.map((one) => ofGate(context, one, brokerNow)))).flat());
+    findings.push(...(await Promise.all(some.map((one) => ofGate(authority.gate, one, brokerNow)))).flat());
   }
   return findings;
 }
 
-async function ofGate({ store, names }: SpaceContext, { who, uid }: Member, brokerNow: number): Promise<Finding[]> {
-  const { auth } = names.bucket;
-  const entry = await leaderLast(store, bucketStream(auth), kvKey(auth, ledgerKey.gate(uid)));
+async function ofGate(read: GateReader, { who, uid }: Member, brokerNow: number): Promise<Finding[]> {
+  const entry = await read(uid);
   if (entry === undefined) {
     return [error("gate", `${who} has a read list and no gate`, `end it and make it again: cotal deprovision ${who}`)];
   }

@@ -185,8 +185,6 @@ function inStore(who: Who): Expected {
           `$JS.API.CONSUMER.LIST.${name}_${s}`,
         ),
       ),
-      // Of the ledger it sees gates, for the check of a space: by leader reads, row by row.
-      ...pub(`$JS.API.STREAM.MSG.GET.${bucket("auth")}`),
       ...pub(`$JS.API.STREAM.MSG.GET.CHAT_${s}`, `$JS.API.STREAM.MSG.GET.DM_${s}`, `$JS.API.DIRECT.GET.CHAT_${s}`),
       ...read.flatMap((stream) => pub(`$JS.API.STREAM.MSG.GET.${stream}`, `$JS.API.DIRECT.GET.${stream}`)),
       ...pub(`$KV.cotal_channels_${s}.>`, `$KV.cotal_leases_${s}.>`),
