@@ -57,7 +57,11 @@ export async function diagnose(target: Target, local: boolean, named?: Credentia
     space,
   ];
   const looked = await Promise.all(parts.map((part) => look(part, target)));
-  return { findings: merged(looked.flat()), checked: parts.map(({ name }) => name) };
+  const findings = merged(looked.flat());
+  return {
+    findings,
+    checked: parts.map(({ name }) => name),
+  };
 }
 
 async function look({ name, look: run }: Part, target: Target): Promise<readonly Finding[]> {
@@ -144,11 +148,19 @@ function childFindings(state: string, { name, health, failing, restarts }: Child
 
 const Servers = z.looseObject({
   servers: z.array(
-    z.looseObject({ name: z.string(), version: z.string(), maxControlLine: z.number(), maxPayload: z.number() }),
+    z.looseObject({
+      name: z.string(),
+      version: z.string(),
+      maxControlLine: z.number(),
+      maxPayload: z.number(),
+      store: z.looseObject({ used: z.number(), most: z.number() }).optional(),
+    }),
   ),
+  gap: z.string().optional(),
 });
+type ServerStore = NonNullable<z.infer<typeof Servers>["servers"][number]["store"]>;
 
-/** Supplement H: floor, control line and payload of every server that answers. */
+/** Supplement H: floor, control line and payload of every server there is; and its disk. */
 async function servers(target: Target): Promise<readonly Finding[]> {
   const { state, server } = target;
   if (!existsSync(trustPaths(state).operatorKey)) return [];
@@ -164,11 +176,40 @@ async function servers(target: Target): Promise<readonly Finding[]> {
             next: `set ${what} to ${needed} or more in that server's configuration and reload it`,
           },
         ];
-  return answer.servers.flatMap(({ name, version, maxControlLine, maxPayload }) => [
+  const missing: Finding[] =
+    answer.gap === undefined
+      ? []
+      : [
+          {
+            check: "broker servers",
+            level: "error",
+            message: `not every server has shown its limits: ${answer.gap}`,
+            next: "bring every server of the cluster back; one that crashed is counted for two and a half minutes",
+          },
+        ];
+  const each = answer.servers.flatMap(({ name, version, maxControlLine, maxPayload, store }) => [
     ...floor(name, version),
+    ...diskOf(name, store),
     ...low(name, "max_control_line", maxControlLine, REQUIRED_CONTROL_LINE),
     ...low(name, "max_payload", maxPayload, REQUIRED_PAYLOAD),
   ]);
+  return [...missing, ...each];
+}
+
+const FILLING = 0.8;
+const FULL = 0.95;
+
+/** A store that is full refuses every message of every space. */
+function diskOf(name: string, store: ServerStore | undefined): Finding[] {
+  if (store === undefined || store.most <= 0 || store.used < store.most * FILLING) return [];
+  return [
+    {
+      check: "broker disk",
+      level: store.used < store.most * FULL ? "warning" : "error",
+      message: `server ${name} has ${Math.floor((store.used / store.most) * 100)} % of the ${store.most} bytes that it may store`,
+      next: "give it more (jetstream max_file_store, and the disk for it), or keep less history: cotal limits set",
+    },
+  ];
 }
 
 function floor(name: string, version: string): Finding[] {

@@ -8,6 +8,7 @@ import { Command, CommanderError, Option } from "commander";
 import version from "../package.json" with { type: "json" };
 import { registerActor } from "./commands/actor.ts";
 import { registerAsk } from "./commands/ask.ts";
+import { registerBackup } from "./commands/backup.ts";
 import { registerCall, registerScatter } from "./commands/call.ts";
 import { registerChannels } from "./commands/channels.ts";
 import { registerChannelSet } from "./commands/channel-set.ts";
@@ -19,12 +20,14 @@ import { registerEndpoint } from "./commands/endpoint.ts";
 import { registerDescribe, registerEndpoints } from "./commands/endpoints.ts";
 import { registerHistory } from "./commands/history.ts";
 import { registerJoin } from "./commands/join.ts";
+import { registerKeys } from "./commands/keys.ts";
 import { registerLeave } from "./commands/leave.ts";
 import { registerLimits } from "./commands/limits.ts";
 import { registerLogin } from "./commands/login.ts";
 import { registerLogout } from "./commands/logout.ts";
 import { registerMint } from "./commands/mint.ts";
 import { registerPending } from "./commands/pending.ts";
+import { registerRestore } from "./commands/restore.ts";
 import { registerSend } from "./commands/send.ts";
 import { registerSpace } from "./commands/space.ts";
 import { registerStatus } from "./commands/status.ts";
@@ -70,6 +73,9 @@ const COMMANDS: readonly ((program: Command) => void)[] = [
   registerScatter,
   registerSpace,
   registerLimits,
+  registerBackup,
+  registerRestore,
+  registerKeys,
 ];
 
 const HELP_CODES: ReadonlySet<string> = new Set(["commander.helpDisplayed", "commander.version"]);

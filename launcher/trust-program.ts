@@ -21,7 +21,17 @@ const Refusal = z.looseObject({
   next: z.string().optional(),
 });
 
-export const TrustCommand = { Init: "init", Space: "space", Revoke: "revoke", Servers: "servers" } as const;
+export const TrustCommand = {
+  Init: "init",
+  Space: "space",
+  Revoke: "revoke",
+  Servers: "servers",
+  Backup: "backup",
+  Restore: "restore",
+  Restored: "restored",
+  Rotate: "rotate",
+  FinishRotation: "finish-rotation",
+} as const;
 export type TrustCommand = (typeof TrustCommand)[keyof typeof TrustCommand];
 
 /** One run; `options` become `--name value`, `true` a bare flag. Throws what the program refused. */

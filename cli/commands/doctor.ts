@@ -1,12 +1,10 @@
 /** `cotal doctor`: looks at every part of the space and says what is wrong and what to do. */
 import type { Command } from "commander";
-import type { Finding } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { type Diagnosis, asFinding, diagnose } from "../diagnosis.ts";
 import { Exit, UsageError } from "../exit.ts";
+import { printFinding } from "../findings.ts";
 import { namedCredentials } from "../identity.ts";
-import type { Output } from "../output.ts";
 import { type Invocation, handle } from "../program.ts";
-import { oneLine } from "../text.ts";
 
 export function registerDoctor(program: Command): void {
   handle(program.command("doctor").description("look for what is wrong, and say what to do about it"), doctor);
@@ -15,7 +13,7 @@ export function registerDoctor(program: Command): void {
 async function doctor(invocation: Invocation<object>): Promise<Exit> {
   const { out } = invocation;
   const { findings, checked } = await look(invocation);
-  for (const finding of findings) print(out, finding);
+  for (const finding of findings) printFinding(out, finding);
   const summary =
     findings.length === 0
       ? `nothing found; looked at ${checked.join(", ")}`
@@ -34,14 +32,4 @@ async function look({ options, out, target }: Invocation<object>): Promise<Diagn
     if (thrown instanceof UsageError) throw thrown;
     return { findings: [asFinding("state folder", thrown)], checked: ["state folder"] };
   }
-}
-
-function print(out: Output, finding: Finding): void {
-  const { check, level, message, next } = finding;
-  const mark = out.style(level === "error" ? "red" : "yellow", level);
-  out.item(
-    { kind: "finding", check, level, message, next },
-    `${mark} ${oneLine(check)}: ${oneLine(message)}`,
-    `  next: ${oneLine(next)}`,
-  );
 }

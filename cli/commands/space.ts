@@ -1,5 +1,4 @@
 /** `cotal space add NAME` and `space show`. */
-import { setTimeout as sleep } from "node:timers/promises";
 import { type Command, Option } from "commander";
 import { TrustCommand, runTrust } from "../../launcher/trust-program.ts";
 import { livePlane } from "../../launcher/plane-record.ts";
@@ -9,17 +8,14 @@ import { AuthMode } from "../../shared/protocol/chat/space-settings.ts";
 import { keptAuthMode } from "../../shared/trust/space-file.ts";
 import { argument } from "../exit.ts";
 import { askingCredentials } from "../identity.ts";
-import { type Rail, operatorCredentials, withRail } from "../operator.ts";
+import { type Rail, withRail } from "../operator.ts";
 import type { Output } from "../output.ts";
 import { type Invocation, handle } from "../program.ts";
-import { reachExchange } from "../signin.ts";
+import { takenUp } from "../taken-up.ts";
 import type { Target } from "../target.ts";
 import { oneLine, table } from "../text.ts";
 
 type AddOptions = { readonly auth?: AuthMode; readonly open?: boolean };
-
-/** The provisioner takes an added space up within ten seconds (architecture §2). */
-const TAKEN_UP_MS = 20_000;
 
 export function registerSpace(program: Command): void {
   const space = program.command("space").description("spaces of a broker");
@@ -55,7 +51,6 @@ async function addSpace({ options, out, target }: Invocation<AddOptions>, name =
   await runTrust(TrustCommand.Space, { state: at.state, space, server: at.server, ...asked });
   out.note(`accounts and keys of ${space} are made`);
   const settings = await takenUp(at);
-  if (settings.settings.auth === "user") await untilUnderWay(at);
   show(out, settings);
 }
 
@@ -84,33 +79,6 @@ function refuseMode({ auth: own, state }: Target, auth: AuthMode): void {
       `the broker of ${state} is authenticated, and no part of it can be open`,
       "start an open broker of its own: cotal up --open --state DIR --port N",
     );
-  }
-}
-
-/** Asks until the provisioner serves the new space. */
-async function takenUp(at: Target): ReturnType<Rail["reads"]["space"]> {
-  const deadline = performance.now() + TAKEN_UP_MS;
-  for (;;) {
-    try {
-      return await withRail(at, operatorCredentials(at), ({ reads }) => reads.space());
-    } catch (thrown) {
-      const isComing = thrown instanceof CotalError && thrown.code === ErrorCode.Unavailable;
-      if (!isComing || performance.now() > deadline) throw thrown;
-      await sleep(200);
-    }
-  }
-}
-
-/** Waits for the exchange of a new space: without it nobody could sign in. */
-async function untilUnderWay(at: Target): Promise<void> {
-  const deadline = performance.now() + TAKEN_UP_MS;
-  for (;;) {
-    try {
-      return await reachExchange(at);
-    } catch (thrown) {
-      if (performance.now() > deadline) throw thrown;
-      await sleep(200);
-    }
   }
 }
 

@@ -43,6 +43,8 @@ const ROOMS: readonly Room[] = [
   { path: "shared/ledger", floor: 3 },
   { path: "shared/client", floor: 3 },
   { path: "shared/serve", floor: 3 },
+  // Reads and writes whole spaces, for the command line.
+  { path: "shared/backup", floor: 4 },
   // The toolkit of somebody who serves: both sides of the rails.
   { path: "shared/endpoint", floor: 4 },
   {

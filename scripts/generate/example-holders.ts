@@ -100,5 +100,7 @@ export const EXAMPLE_HOLDERS: { readonly [Name in BuiltProfile]: ScopeOf<Name> }
   deprovisioner: { ...holder("deprovisioner", "deprovisionerdeprovisioner"), target: alice.holder },
   "history-purger": holder("provisioner", "provisionerprovisionerprov"),
   "store-upgrader": holder("ledger", "ledgerledgerledgerledgerle"),
+  "backup-reader": holder("backup", "backupbackupbackupbackupba"),
+  "space-restorer": holder("restore", "restorerestorerestorerest7"),
   "system-administrator": holder("trust", "trusttrusttrusttrusttrustt"),
 };

@@ -37,7 +37,7 @@ import { takeInstance } from "./instance.ts";
 import { createPlane, holderOf } from "./liveness/plane.ts";
 import { mediatorOf, readHandlers } from "./mediator/mediator.ts";
 import { storedAcl } from "./mediator/read-list.ts";
-import { gatherOver } from "./oracle/gather.ts";
+import { gatherOver } from "../../shared/broker/gather.ts";
 import { type Seen, look, shareLooks } from "./oracle/look.ts";
 import { type Kicked, type Oracle, createOracle, kickOver } from "./oracle/oracle.ts";
 import { openUnguarded } from "./open-broker.ts";

@@ -7,7 +7,7 @@ import { PROVISIONER_CLUSTER } from "../../shared/protocol/endpoint/provisioner-
 import { type HandlerTable, type Handlers, handlersOf } from "../../shared/serve/serve.ts";
 import { callerView } from "./caller-view.ts";
 import { channelSet } from "./channels.ts";
-import { check } from "./check.ts";
+import { check } from "./check/check.ts";
 import type { SpaceContext } from "./context.ts";
 import { daemonEnter } from "./daemon-enter.ts";
 import { deprovision, deprovisionComplete } from "./deprovision.ts";

@@ -1,6 +1,7 @@
 /** What every command of one space is given: its connections, its keys, its settings. */
 import type { NatsConnection } from "@nats-io/transport-node";
 import type { Connection } from "../../shared/broker/connect.ts";
+import type { StoredEntry } from "../../shared/broker/reads.ts";
 import type { Writer } from "../../shared/broker/write.ts";
 import type { ServingLedger } from "../../shared/ledger/serving.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
@@ -14,10 +15,14 @@ import type { Buckets } from "../../shared/serve/buckets.ts";
 import type { SigningKey } from "../../shared/trust/keys.ts";
 import type { ProvisionerKeys } from "./keys.ts";
 
+export type GateReader = (uid: string) => Promise<StoredEntry | undefined>;
+
 /** Who may be let in, where this daemon decides: in a space with static credentials. */
 export type Authority = {
   readonly keys: ProvisionerKeys;
   readonly ledger: LedgerStore;
+  /** A gate as it is stored, over the ledger's own connection: nobody else touches that store (supplement E). */
+  readonly gate: GateReader;
   /** A connection that lives for one clean-up, under a credential for exactly that lifecycle. */
   readonly cleaner: (target: {
     readonly principal: { readonly owner: string; readonly actor: string };

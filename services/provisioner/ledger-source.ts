@@ -5,6 +5,7 @@
 import { randomBytes } from "node:crypto";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { type OwnCredential, ownCredential } from "../../shared/broker/own-credential.ts";
+import { leaderLast } from "../../shared/broker/reads.ts";
 import { connectionsOver } from "../../shared/broker/still-connected.ts";
 import { createWriter } from "../../shared/broker/write.ts";
 import type { Call } from "../../shared/client/caller.ts";
@@ -17,7 +18,11 @@ import { type Holder, daemonPrincipal } from "../../shared/ledger/self.ts";
 import { type ServingLedger, servingLedger } from "../../shared/ledger/serving.ts";
 import { expiryBarrier } from "../../shared/ledger/serving-barrier.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
+import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { badRequest } from "../../shared/protocol/base/errors.ts";
+import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
+import { ledgerKey } from "../../shared/protocol/ledger/rows.ts";
+import type { GateReader } from "./context.ts";
 import { DERIVED_OWNER_TOKEN } from "../../shared/protocol/base/grammar.ts";
 import { drawNonce } from "../../shared/protocol/base/principals.ts";
 import type { SigningKey } from "../../shared/trust/keys.ts";
@@ -43,6 +48,8 @@ export type Rows = {
   readonly owned: readonly OwnCredential[];
   /** The ledger to mint from, where this daemon mints. */
   readonly store?: LedgerStore;
+  /** With `store`. */
+  readonly gate?: GateReader;
   readonly enterIssued: () => Promise<PassedOver[]>;
   /** Its half of serving somebody's endpoint; `front` sees who is connected. */
   readonly serving: (front: InFront) => ServingLedger;
@@ -79,12 +86,14 @@ export async function rowsOfOwn({ options, keys, me, dial }: LedgerSource): Prom
     nowSeconds,
   });
   const { nc } = await dial("ledger", own);
+  const { auth } = spaceNames(space).bucket;
   const ledger = brokerLedgerStore(nc, createWriter({ nc }), space);
   const enter = createIssued(ledger, nowSeconds);
   return {
     ledger: ownLedger(ledger, me, holder),
     owned: [own],
     store: ledger,
+    gate: (uid) => leaderLast(nc, bucketStream(auth), kvKey(auth, ledgerKey.gate(uid))),
     enterIssued: () => enter(() => readIssued(options.keysPattern, space)),
     serving: ({ front, calls }) =>
       servingLedger({

@@ -10,12 +10,13 @@
  * 4. Capabilities are part of what is asked for; the commands that they open are read anew at each mint, so a
  *    renewal brings what has been registered since.
  */
-import { ensureLifecycleDurables } from "../../shared/broker/lifecycle-durables.ts";
+import { ensureLifecycleDurables, ensureRoleQueue } from "../../shared/broker/lifecycle-durables.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { type BuiltProfile, PROFILES, type ScopeOf } from "../../shared/grants/matrix.ts";
-import { activate } from "../../shared/ledger/activation.ts";
+import { type Activated, activate } from "../../shared/ledger/activation.ts";
 import { enterCredential } from "../../shared/ledger/entry.ts";
 import { type ResolvedCapabilities, resolveCapabilities } from "../../shared/ledger/capabilities.ts";
+import { adoptRestored } from "../../shared/ledger/restored.ts";
 import { createOrRead } from "../../shared/ledger/store.ts";
 import { canonicalDigest } from "../../shared/protocol/base/canonical.ts";
 import { minimalList } from "../../shared/protocol/base/channels.ts";
@@ -74,8 +75,30 @@ export async function mint(
   const trial = { uid: drawLifecycleUid(context.random), inboxNonce: drawNonce(context.random) };
   await mintJwt(context, authority, { ...plan, opened }, trial, expires);
 
-  const activated = await activate(
-    authority.ledger,
+  const activated = (await adopt(context, authority, plan)) ?? (await begin(context, authority, managerInstance, plan));
+  await enterCredential(authority.ledger, {
+    principal: plan.principal,
+    uid: activated.uid,
+    credentialId: plan.userKey,
+    expires,
+  });
+  const jwt = await mintJwt(context, authority, { ...plan, opened }, activated, expires);
+  return { jwt, principal: dotForm(plan.principal), uid: activated.uid, expires };
+}
+
+/** Whom a restore has enrolled goes on with his inbox: the first mint of the name has it. */
+async function adopt(context: SpaceContext, { ledger }: Authority, plan: Plan): Promise<Activated | undefined> {
+  if (plan.reads === undefined) return undefined;
+  const adopted = await adoptRestored(ledger, plan.principal, listOf(context, plan, plan.reads));
+  if (adopted !== undefined && plan.role !== undefined) {
+    await ensureRoleQueue(context.store, context.writer, context.space, plan.role);
+  }
+  return adopted;
+}
+
+function begin(context: SpaceContext, { ledger }: Authority, managerInstance: string, plan: Plan): Promise<Activated> {
+  return activate(
+    ledger,
     {
       opId: `mint-${plan.userKey}`,
       principal: plan.principal,
@@ -86,14 +109,6 @@ export async function mint(
     },
     ({ uid }) => prepare(context, plan, uid),
   );
-  await enterCredential(authority.ledger, {
-    principal: plan.principal,
-    uid: activated.uid,
-    credentialId: plan.userKey,
-    expires,
-  });
-  const jwt = await mintJwt(context, authority, { ...plan, opened }, activated, expires);
-  return { jwt, principal: dotForm(plan.principal), uid: activated.uid, expires };
 }
 
 function planOf({ space }: SpaceContext, authority: Authority, args: MintArgs): Plan {
@@ -175,7 +190,23 @@ async function prepare(context: SpaceContext, plan: Plan, uid: string): Promise<
 }
 
 async function enterAcl(context: SpaceContext, plan: Plan, uid: string, reads: readonly string[]): Promise<void> {
-  const row = await createOrRead(staticAuthority(context).ledger, "acl", ledgerKey.acl(plan.principal, uid), AclRow, {
+  const { ledger } = staticAuthority(context);
+  const row = await createOrRead(
+    ledger,
+    "acl",
+    ledgerKey.acl(plan.principal, uid),
+    AclRow,
+    listOf(context, plan, reads),
+  );
+  if (row.value.credential === plan.userKey) return;
+  throw new CotalError(ErrorCode.Conflict, "the read list of this lifecycle belongs to another credential", {
+    outcome: Outcome.NotExecuted,
+    next: "mint under another actor",
+  });
+}
+
+function listOf({ now }: SpaceContext, plan: Plan, reads: readonly string[]): AclRow {
+  return {
     v: 1,
     name: plan.name,
     allowSubscribe: [...reads],
@@ -183,11 +214,6 @@ async function enterAcl(context: SpaceContext, plan: Plan, uid: string, reads: r
     ...(plan.capabilities === undefined ? {} : { capabilities: [...plan.capabilities] }),
     durables: plan.profile === "agent",
     credential: plan.userKey,
-    at: context.now(),
-  });
-  if (row.value.credential === plan.userKey) return;
-  throw new CotalError(ErrorCode.Conflict, "the read list of this lifecycle belongs to another credential", {
-    outcome: Outcome.NotExecuted,
-    next: "mint under another actor",
-  });
+    at: now(),
+  };
 }

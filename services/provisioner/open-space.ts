@@ -139,7 +139,10 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
     writer,
     settings,
     purger: shots.purger,
-    authority: rows.store === undefined ? undefined : { keys, ledger: rows.store, cleaner: shots.cleaner },
+    authority:
+      rows.store === undefined || rows.gate === undefined
+        ? undefined
+        : { keys, ledger: rows.store, gate: rows.gate, cleaner: shots.cleaner },
     serving: {
       ledger: rows.serving({ front: () => front.nc, calls: () => calls }),
       accountKey: keys.file.front,

@@ -9,12 +9,17 @@
  *        [--disk-bytes N] [--connections N]                   limits of the accounts, kept
  * revoke --state DIR --space S --server URL --users U,U       refuse these users; prove them gone
  * servers --state DIR --server URL                            every server's limits
+ * backup --state DIR --space S --folder DIR                   owner secret and a reader's credential
+ * restore --state DIR --space S --server URL --folder DIR --auth M --digest D   keys anew, a restorer's credential
+ * rotate --state DIR --space S --server URL                   new signing keys, beside the former ones
+ * finish-rotation --state DIR --space S --server URL          the former ones count no more
+ * restored --state DIR --space S --server URL --auth M        it is filled and proved: publish it
  * ```
  *
  * Prints one JSON object a line; exit 0 done, 1 refused, 3 unreachable. Safe to run again, and two
  * that change something run one after the other.
  */
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { CotalError, ErrorCode, badRequest, toCotalError } from "../../shared/protocol/base/errors.ts";
@@ -28,7 +33,9 @@ import { serverConfigText } from "./server-config.ts";
 import { type AuthTrust, ensureAuthTrust, hasAuthTrust, publishAuth } from "./auth-trust.ts";
 import { ensureDeliveryTrust, ensureSystemCredentials, publishDelivery } from "./delivery-trust.ts";
 import { accountLimits, setAccountLimits } from "./account-limits.ts";
+import { assertWhole, beginRestore, endRestore, handOver, keeperCredential } from "./keepers.ts";
 import { alone } from "./lock.ts";
+import { finishRotation, rotateSigners, rotatingSigners } from "./rotation.ts";
 import { addRevoked, ensureOperatorCredential, ensureSpaceTrust, publishSpace, refusedUsers } from "./space-trust.ts";
 import {
   LOOKING_ATTEMPTS,
@@ -48,6 +55,11 @@ const COMMANDS: Readonly<Record<string, (options: Options) => Promise<object>>> 
   init,
   space: (options) => changing(options, space),
   revoke: (options) => changing(options, revoke),
+  backup: (options) => changing(options, backup),
+  restore: (options) => changing(options, restore),
+  restored: (options) => changing(options, restored),
+  rotate: (options) => changing(options, rotate),
+  "finish-rotation": (options) => changing(options, finishing),
   servers,
 };
 
@@ -92,6 +104,7 @@ async function space(options: Options): Promise<object> {
   const connection = await connectSystem(required(options, "server"), await systemCredential(trust, now));
   try {
     assertServers(await serverFacts(connection));
+    assertWhole(state, name);
     const own = ensureSpaceTrust(state, name);
     setAccountLimits(state, name, {
       diskBytes: text(options["disk-bytes"]),
@@ -110,6 +123,96 @@ async function space(options: Options): Promise<object> {
   } finally {
     await connection.drain();
   }
+}
+
+/** New signing keys; what is signed by the former ones goes on until the rotation is finished. */
+async function rotate(options: Options): Promise<object> {
+  return pushing(options, async ({ state, name, trust, push }) => {
+    const now = nowSeconds();
+    const keys = await rotateSigners(state, name, now, push);
+    const own = ensureSpaceTrust(state, name);
+    const auth = authMode(undefined, keptAuthMode(state, name));
+    // Made anew with the new keys: they would end with the former ones.
+    const { operatorCreds, sentinel } = trustPaths(state);
+    for (const path of [operatorCreds(name), sentinel(name)]) rmSync(path, { force: true });
+    await ensureOperatorCredential(state, own, auth, now);
+    await ensureSystemCredentials(state, own, trust, auth, now);
+    if (hasAuthTrust(state, name)) publishAuth(state, own, now);
+    return { kind: "rotated", space: name, keys };
+  });
+}
+
+async function finishing(options: Options): Promise<object> {
+  return pushing(options, async ({ state, name, push }) => ({
+    kind: "rotation-finished",
+    space: name,
+    keys: await finishRotation(state, name, push),
+  }));
+}
+
+type Pushing = {
+  readonly state: string;
+  readonly name: string;
+  readonly trust: Awaited<ReturnType<typeof ensureBrokerTrust>>;
+  readonly push: () => Promise<void>;
+};
+
+/** For a change of the accounts of a space that is there. */
+async function pushing(options: Options, run: (given: Pushing) => Promise<object>): Promise<object> {
+  const state = required(options, "state");
+  const name = spaceToken(required(options, "space"));
+  assertTrust(state, name);
+  assertWhole(state, name);
+  const trust = await ensureBrokerTrust(state);
+  const connection = await connectSystem(required(options, "server"), await systemCredential(trust, nowSeconds()));
+  try {
+    assertServers(await serverFacts(connection));
+    return await run({ state, name, trust, push: () => pushSpace(state, name, connection) });
+  } finally {
+    await connection.drain();
+  }
+}
+
+/** Nothing of the broker is changed or asked. */
+async function backup(options: Options): Promise<object> {
+  const state = required(options, "state");
+  const name = spaceToken(required(options, "space"));
+  assertTrust(state, name);
+  assertWhole(state, name);
+  const own = ensureSpaceTrust(state, name);
+  handOver(state, own, required(options, "folder"));
+  const auth = authMode(undefined, keptAuthMode(state, name));
+  return { kind: "backup-trust", space: name, ...(await keeperCredential(state, own, auth, "backup", nowSeconds())) };
+}
+
+/** Keys and accounts of a space that is about to be filled; what an earlier restore has made is kept. */
+async function restore(options: Options): Promise<object> {
+  const state = required(options, "state");
+  const name = spaceToken(required(options, "space"));
+  const auth = authMode(options["auth"], keptAuthMode(state, name));
+  const { phase } = beginRestore(state, name, required(options, "folder"), required(options, "digest"));
+  if (phase === "proved") return { kind: "restore-trust", space: name, phase };
+  const trust = await ensureBrokerTrust(state);
+  const now = nowSeconds();
+  const connection = await connectSystem(required(options, "server"), await systemCredential(trust, now));
+  try {
+    assertServers(await serverFacts(connection));
+    const own = ensureSpaceTrust(state, name);
+    if (auth === "user") ensureAuthTrust(state, own);
+    await pushSpace(state, name, connection);
+    const credential = await keeperCredential(state, own, auth, "restore", now);
+    return { kind: "restore-trust", space: name, phase, ...credential };
+  } finally {
+    await connection.drain();
+  }
+}
+
+/** Refuses the restorer from here on, and gives the space to its daemons. */
+async function restored(options: Options): Promise<object> {
+  const state = required(options, "state");
+  const name = spaceToken(required(options, "space"));
+  addRevoked(state, name, endRestore(state, name), nowSeconds());
+  return space(options);
 }
 
 async function revoke(options: Options): Promise<object> {
@@ -160,7 +263,8 @@ async function servers(options: Options): Promise<object> {
   const credential = await systemCredential(trust, nowSeconds());
   const connection = await connectSystem(required(options, "server"), credential, LOOKING_ATTEMPTS);
   try {
-    return { kind: "servers", servers: await serverFacts(connection) };
+    const { servers: facts, gap } = await serverFacts(connection);
+    return { kind: "servers", servers: facts, ...(gap === undefined ? {} : { gap }) };
   } finally {
     await connection.drain();
   }
@@ -172,7 +276,11 @@ async function pushSpace(state: string, name: string, connection: Parameters<typ
   const { keys } = own;
   const accounts = await spaceAccounts(trust.operator, name, keys, {
     ...accountLimits(state, name),
-    ...signersOf(ensureDeliveryTrust(state, own), hasAuthTrust(state, name) ? ensureAuthTrust(state, own) : undefined),
+    ...signersOf(
+      ensureDeliveryTrust(state, own),
+      hasAuthTrust(state, name) ? ensureAuthTrust(state, own) : undefined,
+      rotatingSigners(state, name),
+    ),
     revoked: refusedUsers(state, name, nowSeconds()),
   });
   await pushAccount(connection, keys.store.publicKey, accounts.store);
@@ -181,10 +289,20 @@ async function pushSpace(state: string, name: string, connection: Parameters<typ
 }
 
 /** Each daemon signs with keys of its own. */
-function signersOf(delivery: ReturnType<typeof ensureDeliveryTrust>, auth: AuthTrust | undefined) {
-  const all = (account: "front" | "store") => [...(auth?.moreSigners[account] ?? []), ...delivery.moreSigners[account]];
+function signersOf(
+  delivery: ReturnType<typeof ensureDeliveryTrust>,
+  auth: AuthTrust | undefined,
+  rotating: ReturnType<typeof rotatingSigners>,
+) {
+  const all = (account: "front" | "store") => [
+    ...(auth?.moreSigners[account] ?? []),
+    ...delivery.moreSigners[account],
+    ...rotating[account],
+  ];
   const moreSigners = { front: all("front"), store: all("store") };
-  return auth === undefined ? { moreSigners } : { ...auth, moreSigners };
+  if (auth === undefined) return { moreSigners };
+  const signers = [...(auth.callout.signers ?? []), ...rotating.auth];
+  return { moreSigners, callout: { ...auth.callout, signers } };
 }
 
 function text(option: string | boolean | undefined): string | undefined {
@@ -217,7 +335,7 @@ async function main(): Promise<number> {
   try {
     const run = COMMANDS[command];
     if (run === undefined)
-      throw badRequest(`unknown command ${JSON.stringify(command)}`, "use init, space, revoke or servers");
+      throw badRequest(`unknown command ${JSON.stringify(command)}`, `use one of ${Object.keys(COMMANDS).join(", ")}`);
     const string = { type: "string" } as const;
     const { values } = parseArgs({
       args: rest,
@@ -229,6 +347,8 @@ async function main(): Promise<number> {
         port: string,
         monitor: string,
         users: string,
+        folder: string,
+        digest: string,
         auth: string,
         "disk-bytes": string,
         connections: string,

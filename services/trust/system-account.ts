@@ -14,6 +14,8 @@ import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
 import { inboxPrefix } from "../../shared/protocol/base/broker-subjects.ts";
 import { REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD } from "../../shared/grants/gates.ts";
 import { type Connection, openConnection } from "../../shared/broker/connect.ts";
+import { gatherOver } from "../../shared/broker/gather.ts";
+import { serversOf } from "../../shared/broker/servers.ts";
 import type { Credential } from "../../shared/trust/creds.ts";
 
 /** A broker that starts beside this program is waited for. */
@@ -63,19 +65,34 @@ export type ServerFacts = {
   readonly version: string;
   readonly maxControlLine: number;
   readonly maxPayload: number;
+  /** Bytes of its store, and how many it may have; absent without JetStream. */
+  readonly store?: { readonly used: number; readonly most: number };
 };
+
+/** `gap`: why these may not be all the servers there are; `undefined` if it is proved that they are. */
+export type AllFacts = { readonly servers: readonly ServerFacts[]; readonly gap: string | undefined };
 
 const Varz = z.looseObject({
   server: z.looseObject({ name: z.string(), ver: z.string() }),
   data: z.looseObject({
     max_control_line: z.number().optional(),
     max_payload: z.number(),
-    cluster: z.unknown().optional(),
+    jetstream: z
+      .looseObject({
+        config: z.looseObject({ max_storage: z.number().optional() }).optional(),
+        stats: z.looseObject({ storage: z.number().optional() }).optional(),
+      })
+      .optional(),
   }),
 });
 
-/** The limits of every server that answers within the wait. */
-export async function serverFacts(connection: Connection, waitMs = 1500): Promise<ServerFacts[]> {
+/** The limits of every server, and whether it is every one. */
+export async function serverFacts(connection: Connection): Promise<AllFacts> {
+  const [servers, { gap }] = await Promise.all([answering(connection), serversOf(gatherOver(connection))]);
+  return { servers, gap };
+}
+
+async function answering(connection: Connection, waitMs = 1500): Promise<ServerFacts[]> {
   const answers = await connection.nc.requestMany(sys.ping("VARZ"), undefined, {
     strategy: "stall",
     maxWait: waitMs,
@@ -89,16 +106,27 @@ export async function serverFacts(connection: Connection, waitMs = 1500): Promis
       version: varz.server.ver,
       maxControlLine: varz.data.max_control_line ?? 4096,
       maxPayload: varz.data.max_payload,
+      ...storeOf(varz),
     });
   }
   return facts;
 }
 
-/** Throws unless every server of the list takes our largest credential and our largest message. */
-export function assertServers(facts: readonly ServerFacts[]): void {
+function storeOf({ data: { jetstream } }: z.infer<typeof Varz>): Pick<ServerFacts, "store"> {
+  const most = jetstream?.config?.max_storage;
+  return most === undefined ? {} : { store: { used: jetstream?.stats?.storage ?? 0, most } };
+}
+
+/** Throws unless every server there is takes our largest credential and our largest message. */
+export function assertServers({ servers: facts, gap }: AllFacts): void {
   if (facts.length === 0) {
     throw new CotalError(ErrorCode.Unavailable, "no server answered the system account", {
       next: "check that the broker runs with this state folder's operator",
+    });
+  }
+  if (gap !== undefined) {
+    throw new CotalError(ErrorCode.Unavailable, `not every server has shown its limits: ${gap}`, {
+      next: "bring every server of the cluster back; no credential is minted before",
     });
   }
   for (const server of facts) {

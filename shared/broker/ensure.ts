@@ -226,7 +226,8 @@ const FOREIGN_CONSUMER = [
   "max_bytes",
 ] as const;
 
-function consumerDrift({ stream, config }: ConsumerSpec, found: Json): Drift[] {
+/** Where the configuration of a durable differs from what it should be. */
+export function consumerDrift({ stream, config }: ConsumerSpec, found: Json): Drift[] {
   const own = Object.entries(config)
     .filter(([field, value]) => !same(value, found[field]))
     .map(([field, value]) => ({ stream, field, expected: value as unknown, found: found[field] }));

@@ -48,6 +48,14 @@ export type LeasePlace = {
   readonly n?: number;
 };
 
+/** Of one member group: who writes its copies (`delivery.md` 3). */
+export const groupLease = (space: string, n: number): LeasePlace => ({
+  space,
+  service: "delivery",
+  duty: "fanout",
+  n,
+});
+
 export type LeaseHolder = {
   readonly holder: string;
   readonly principal: string;

@@ -10,7 +10,7 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import { spaceNames } from "../protocol/base/names.ts";
 import type { Principal } from "../protocol/base/principals.ts";
 import { type ConsumerSpec, dlvConsumer, dmConsumer, roleConsumer } from "./durables.ts";
-import { ensureConsumer, streamState, verifyConsumer } from "./ensure.ts";
+import { type Drift, ensureConsumer, streamState, verifyConsumer } from "./ensure.ts";
 import type { Writer } from "./write.ts";
 
 export type LifecycleDurables = {
@@ -27,8 +27,8 @@ export async function ensureLifecycleDurables(
   { space, principal, uid, role }: LifecycleDurables,
 ): Promise<void> {
   const { lastSeq } = await streamState(nc, spaceNames(space).dm);
-  await effect(() => ensureInbox(nc, dmConsumer(space, principal, uid, lastSeq + 1)));
-  await effect(() => ensureConsumer(nc, dlvConsumer(space, principal, uid)));
+  await effect(() => ensureWherever(nc, dmConsumer(space, principal, uid, lastSeq + 1)));
+  await effect(() => ensureWherever(nc, dlvConsumer(space, principal, uid)));
   if (role !== undefined) await ensureRoleQueue(nc, { effect }, space, role);
 }
 
@@ -42,9 +42,14 @@ export async function ensureRoleQueue(
   await effect(() => ensureConsumer(nc, roleConsumer(space, role)));
 }
 
-/** A retry finds the inbox that the first run made, with the frontier of that run: it stays (§8). */
-async function ensureInbox(nc: NatsConnection, spec: ConsumerSpec): Promise<void> {
+/** A retry finds the inbox that the first run made, with the frontier of that run, or of a restore: it stays (§8). */
+async function ensureWherever(nc: NatsConnection, spec: ConsumerSpec): Promise<void> {
   const drift = await verifyConsumer(nc, spec);
-  if (drift.length > 0 && drift.every(({ field }) => field === "opt_start_seq")) return;
+  if (drift.length > 0 && drift.every(isStart)) return;
   await ensureConsumer(nc, spec);
+}
+
+/** Where a durable begins is its own affair: after a frontier (§8), or where a restore found its former one. */
+export function isStart({ field }: Drift): boolean {
+  return field === "opt_start_seq" || field === "deliver_policy";
 }

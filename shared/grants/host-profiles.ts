@@ -131,6 +131,7 @@ export function provisionerRows(scope: ServeScope): Row[] {
     ...[names.dm, names.dlv, names.task].flatMap((stream) => [
       pub(store, `${jsApi.consumerCreate(stream, "*")}.>`, "§8 durables per lifecycle and role"),
       pub(store, jsApi.consumerInfo(stream, "*"), "§8 durables, shape proof"),
+      pub(store, jsApi.consumerList(stream), "what every durable has out, for the check of a space"),
     ]),
     ...READ_BUCKETS.flatMap((key) => {
       const stream = bucketStream(names.bucket[key]);
@@ -452,6 +453,7 @@ export function systemAdministratorRows(scope: HolderScope): Row[] {
     pub(system, sys.claimsUpdate, "resolver: add or change an account"),
     pub(system, sys.claimsLookup("*"), "resolver: verify what the server holds"),
     pub(system, sys.ping("VARZ"), "supplement H: line and payload limits of every server"),
+    pub(system, sys.ping("STATSZ"), "supplement H: whether these are all the servers there are"),
     pub(system, sys.ping("CONNZ"), "who is still connected after a revocation"),
   ];
 }

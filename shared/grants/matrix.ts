@@ -54,11 +54,13 @@ import {
   systemAdministratorRows,
 } from "./host-profiles.ts";
 
+import { backupReaderRows, spaceRestorerRows } from "./keeper-profiles.ts";
+
 const HOUR = 3600;
 const DAY = 24 * HOUR;
 
 /** Life of a credential in seconds, by how it is used (PF.02, decision H18). */
-export const Life = { OneShot: 300, Service: 600, Static: 30 * DAY, Host: DAY } as const;
+export const Life = { OneShot: 300, Service: 600, Errand: 6 * HOUR, Static: 30 * DAY, Host: DAY } as const;
 
 type Built<Scope> = {
   readonly state: "built";
@@ -209,6 +211,20 @@ export const PROFILES = {
     trusted: true,
     lifeSeconds: Life.OneShot,
     rows: storeUpgraderRows,
+  }),
+  "backup-reader": built<HolderScope>({
+    summary: "reads all that a backup is made of, and writes nothing",
+    accounts: [Store],
+    trusted: true,
+    lifeSeconds: Life.Errand,
+    rows: backupReaderRows,
+  }),
+  "space-restorer": built<HolderScope>({
+    summary: "fills a space that nobody serves yet from a backup",
+    accounts: [Store],
+    trusted: true,
+    lifeSeconds: Life.Errand,
+    rows: spaceRestorerRows,
   }),
   "system-administrator": built<HolderScope>({
     summary: "the trust program: adds accounts, revokes users, checks every server's limits",

@@ -19,6 +19,8 @@ export const AuthFile = {
   OwnerSecret: "owner.secret",
   Uid: "lifecycle.uid",
   LedgerUid: "ledger.uid",
+  /** Who the one person of a development issuer is: a drawn name, no key. */
+  DevPerson: "dev-person",
   /** What the trust program minted, to be entered into the ledger (`issued.ts`). */
   Issued: "issued.json",
   /** What it serves; written last, so a folder that has it is whole. */

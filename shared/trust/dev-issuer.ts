@@ -5,13 +5,14 @@
 import { generateKeyPairSync, randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { encodeToken } from "../protocol/base/principals.ts";
+import { AuthFile } from "./auth-folder.ts";
 import { createPrivate } from "./folder.ts";
 
 /** The private JWK and the subject, as text. */
 export function keptDevIssuer(folder: string): { readonly jwk: string; readonly subject: string } {
   return {
     jwk: createPrivate(join(folder, "dev-issuer.jwk"), newJwk),
-    subject: createPrivate(join(folder, "dev-person"), () => encodeToken(randomBytes(17), 26)),
+    subject: createPrivate(join(folder, AuthFile.DevPerson), () => encodeToken(randomBytes(17), 26)),
   };
 }
 

@@ -12,7 +12,8 @@
  * ```
  *
  * Invariants: every file is 0600 in a 0700 folder; a write is to a temporary file, then a rename,
- * so a crash leaves the old file or the new one; a secret is created once and never overwritten.
+ * so a crash leaves the old file or the new one; a secret is created once and never overwritten
+ * but by a rotation.
  */
 import { randomBytes } from "node:crypto";
 import { chmodSync, existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";

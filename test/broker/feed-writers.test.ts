@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vit
 import { createFeedBucket } from "../../services/delivery/feed/bucket.ts";
 import { type Feed, type FeedEvent, keepFeed } from "../../services/delivery/feed/feed.ts";
 import { holderOf } from "../../services/delivery/liveness/plane.ts";
-import { gatherOver } from "../../services/delivery/oracle/gather.ts";
+import { gatherOver } from "../../shared/broker/gather.ts";
 import { streamState } from "../../shared/broker/ensure.ts";
 import { allRows } from "../../shared/broker/reads.ts";
 import { createWriter } from "../../shared/broker/write.ts";

@@ -300,6 +300,7 @@ async function withContext<T>(death: Death, run: (context: SpaceContext) => Prom
     authority: {
       keys,
       ledger: brokerLedgerStore(store, writer, "main"),
+      gate: () => Promise.resolve(undefined),
       cleaner: async () => {
         const uid = drawLifecycleUid(randomBytes);
         const opened = await space.open(space.operator());

@@ -27,6 +27,7 @@ import { daemonEntrant, registrar } from "./expected/registrar.ts";
 import { probe } from "./expected/probe.ts";
 import { provisioner, provisionerDesk } from "./expected/provisioner.ts";
 import { SERVED, service } from "./expected/service.ts";
+import { backupReader, spaceRestorer } from "./expected/keepers.ts";
 import { storeUpgrader } from "./expected/store-upgrader.ts";
 import { systemAdministrator } from "./expected/system-administrator.ts";
 import {
@@ -291,6 +292,18 @@ describe("daemons, each with one function", () => {
     const scope = { ...freshHolder(OWNER, "ledger"), space: "lab" };
     const credential = await daemonCredential(space, "store-upgrader", "store", scope);
     await expectHeld(credential, only(storeUpgrader(who(credential, "lab"))));
+  });
+
+  test("W9.14 PF.01 backup-reader", async () => {
+    const scope = { ...freshHolder(OWNER, "backup"), space: "lab" };
+    const credential = await daemonCredential(space, "backup-reader", "store", scope);
+    await expectHeld(credential, only(backupReader(who(credential, "lab"))));
+  });
+
+  test("W9.14 PF.01 space-restorer", async () => {
+    const scope = { ...freshHolder(OWNER, "restore"), space: "lab" };
+    const credential = await daemonCredential(space, "space-restorer", "store", scope);
+    await expectHeld(credential, only(spaceRestorer(who(credential, "lab"))));
   });
 
   test("W9.14 PF.01 system-administrator", async () => {

@@ -132,6 +132,8 @@ async function held(profile: BuiltProfile): Promise<Held[]> {
     case "daemon-entrant":
     case "store-upgrader":
     case "membership-rw":
+    case "backup-reader":
+    case "space-restorer":
       return daemon(profile, lab);
     case "provisioner-desk":
     case "auth-server":

@@ -9,7 +9,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import type { NatsConnection } from "@nats-io/transport-node";
-import { encodeUser } from "@nats-io/jwt";
 import { type Connection, openConnection } from "../../shared/broker/connect.ts";
 import { type Call, createCaller } from "../../shared/client/caller.ts";
 import { watchDenials } from "../../shared/client/denials.ts";
@@ -21,12 +20,13 @@ import { OPEN_OWNER, drawLifecycleUid, drawNonce, principal } from "../../shared
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { MintAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { type Credential, formatCreds, parseCreds, readCredsFile } from "../../shared/trust/creds.ts";
-import { ProvisionerFile, keptKey, trustPaths } from "../../shared/trust/folder.ts";
+import { trustPaths } from "../../shared/trust/folder.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { ReadCommand } from "../../shared/grants/commands.ts";
 import { type DeliveryService, spawnDelivery } from "./delivery-process.ts";
 import { type TestBroker, startBroker } from "./nats-server.ts";
 import { keepState, printed } from "./printed.ts";
+import { lookInto } from "./store-looker.ts";
 
 const ROOT = join(import.meta.dirname, "..", "..");
 const run = promisify(execFile);
@@ -196,17 +196,7 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
 
   const openStore = async (space = spaces[0] ?? "main"): Promise<Connection> => {
     if (auth === "open") return openPlain();
-    const signer = keptKey(join(paths.provisioner(space), ProvisionerFile.StoreSigner), "account");
-    const account = keptKey(join(paths.spaceTrust(space), "store.nk"), "account");
-    const user = newKey("user");
-    const jwt = await encodeUser("looker", user.publicKey, signer.pair, { issuer_account: account.publicKey });
-    const connection = await openConnection({
-      servers: [broker.url],
-      authenticator: { jwt: () => jwt, sign: user.sign },
-      inboxPrefix: inboxPrefix(drawLifecycleUid(randomBytes), drawNonce(randomBytes)),
-      name: "test store",
-      reconnect: { kind: "endless" },
-    });
+    const connection = await lookInto(state, broker.url, space);
     opened.push(connection);
     return connection;
   };

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { type LiveView, KEPT_MS, createLive } from "../../services/delivery/feed/live.ts";
 import { feedOf } from "../../services/delivery/feed/feed.ts";
 import { type Listing, type Names, listSubscriptions } from "../../services/delivery/feed/subscriptions.ts";
-import type { Answered, Gather } from "../../services/delivery/oracle/gather.ts";
+import type { Answered, Gather } from "../../shared/broker/gather.ts";
 import { gitTree } from "../../scripts/check/tree.ts";
 import { matches } from "../../shared/protocol/base/channels.ts";
 import { channelsHeard, feedEntry, feedRow } from "../../shared/protocol/chat/membership-feed.ts";

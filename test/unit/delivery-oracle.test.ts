@@ -1,9 +1,9 @@
 /** What a look proves, and what the oracle makes of it, against answers that a broker may give. */
 import { describe, expect, test } from "vitest";
-import type { Answered, Gather } from "../../services/delivery/oracle/gather.ts";
+import type { Answered, Gather } from "../../shared/broker/gather.ts";
 import { type Look, type LookParts, type Seen, look, shareLooks } from "../../services/delivery/oracle/look.ts";
 import { type Oracle, createOracle, kickOver } from "../../services/delivery/oracle/oracle.ts";
-import { serversOf } from "../../services/delivery/oracle/servers.ts";
+import { serversOf } from "../../shared/broker/servers.ts";
 import { SETTLE_MS } from "../../shared/broker/still-connected.ts";
 import { type Principal, dotForm } from "../../shared/protocol/base/principals.ts";
 import { failure } from "../support/refusal.ts";

@@ -11,7 +11,14 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NatsConnection } from "@nats-io/transport-node";
-import { type Hold, type LeaseHolder, type LeasePlace, readLease, takeLease } from "../../../shared/broker/lease.ts";
+import {
+  type Hold,
+  type LeaseHolder,
+  type LeasePlace,
+  groupLease,
+  readLease,
+  takeLease,
+} from "../../../shared/broker/lease.ts";
 import { keepRenewed } from "../../../shared/broker/lease-keep.ts";
 import { isCode } from "../../../shared/broker/errors.ts";
 import { createWriter } from "../../../shared/broker/write.ts";
@@ -75,7 +82,7 @@ export function keepGroups(options: GroupsOptions): Groups {
       const lifecycle: Lifecycle = { ...caller, key: ledgerKey.acl(caller.principal, caller.uid) };
       const n = groupOf(lifecycle.key, groups);
       const group = all[n];
-      if (group === undefined || !group.isHeld) throw await elsewhere(nc, placeOf(space, n), instanceId);
+      if (group === undefined || !group.isHeld) throw await elsewhere(nc, groupLease(space, n), instanceId);
       const change: Change = { ...wanted, lifecycle };
       return group.requests.ask(change, signal);
     },
@@ -87,8 +94,6 @@ export function keepGroups(options: GroupsOptions): Groups {
     },
   };
 }
-
-const placeOf = (space: string, n: number): LeasePlace => ({ space, service: "delivery", duty: "fanout", n });
 
 type Keeping = {
   readonly group: Group;
@@ -111,7 +116,7 @@ async function keepGroup(options: GroupsOptions, keeping: Keeping, stopping: Abo
 }
 
 async function takeGroup({ nc, space, who }: GroupsOptions, { n, share }: Keeping): Promise<Hold | undefined> {
-  const place = placeOf(space, n);
+  const place = groupLease(space, n);
   const { holder, principal } = who;
   // Counted before it is asked for: all groups ask at once.
   const maySucceed = share.left > 0;

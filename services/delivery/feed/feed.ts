@@ -16,7 +16,7 @@ import { createWriter } from "../../../shared/broker/write.ts";
 import { type CotalError, toCotalError } from "../../../shared/protocol/base/errors.ts";
 import { FEED_DUTY } from "../../../shared/protocol/base/names.ts";
 import { type FeedEntry, channelsHeard, feedEntry } from "../../../shared/protocol/chat/membership-feed.ts";
-import type { Gather } from "../oracle/gather.ts";
+import type { Gather } from "../../../shared/broker/gather.ts";
 import { type FeedPass, createFeedBucket } from "./bucket.ts";
 import { type DurableView, followDurable } from "./durable.ts";
 import { type LiveView, createLive } from "./live.ts";

@@ -6,8 +6,8 @@
  *    `KEPT_MS` at most; the gap says that it is missing. Nobody seems to have left because a server was slow.
  * 2. What is remembered is bounded by the connections that there are.
  */
-import type { Gather } from "../oracle/gather.ts";
-import { serversOf } from "../oracle/servers.ts";
+import type { Gather } from "../../../shared/broker/gather.ts";
+import { serversOf } from "../../../shared/broker/servers.ts";
 import { type Hearing, type ListingParts, type Names, listSubscriptions } from "./subscriptions.ts";
 
 export type LiveView = {

@@ -10,7 +10,7 @@ import type { LeaseHolder } from "../../../shared/broker/lease.ts";
 import type { OwnCredential } from "../../../shared/broker/own-credential.ts";
 import { toCotalError } from "../../../shared/protocol/base/errors.ts";
 import type { SystemUser } from "../keys.ts";
-import { gatherOver } from "../oracle/gather.ts";
+import { gatherOver } from "../../../shared/broker/gather.ts";
 import { type Feed, type FeedEvent, keepFeed } from "./feed.ts";
 
 export type OpenFeedOptions = {

@@ -19,8 +19,8 @@ import {
   nameOf,
 } from "../../../shared/broker/connection-pages.ts";
 import { parseDotForm } from "../../../shared/protocol/base/principals.ts";
-import { type Gather, pageFrom } from "../oracle/gather.ts";
-import type { Server } from "../oracle/servers.ts";
+import { type Gather, pageFrom } from "../../../shared/broker/gather.ts";
+import type { Server } from "../../../shared/broker/servers.ts";
 
 /** What one connection hears. */
 export type Hearing = {

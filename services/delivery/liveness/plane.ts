@@ -10,7 +10,7 @@
  */
 import { randomBytes } from "node:crypto";
 import type { NatsConnection } from "@nats-io/transport-node";
-import { type LeaseHolder, type LeasePlace, lookAtLease } from "../../../shared/broker/lease.ts";
+import { type LeaseHolder, groupLease, lookAtLease } from "../../../shared/broker/lease.ts";
 import { createLiveness } from "./liveness.ts";
 import { gradeLeases } from "./verdict.ts";
 
@@ -54,14 +54,6 @@ export type DeliveryPlane = {
 };
 
 const LETTING_GO_MS = 1000;
-
-/** The lease of one member group. */
-const groupLease = (space: string, n: number): LeasePlace => ({
-  space,
-  service: "delivery",
-  duty: "fanout",
-  n,
-});
 
 export function createPlane(options: PlaneOptions): DeliveryPlane {
   const { space, front, store, holder, onDropped, lettingGoMs = LETTING_GO_MS } = options;

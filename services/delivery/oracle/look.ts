@@ -8,8 +8,8 @@
  * 2. A gap ends no look: what can be seen is seen, and the gap is told.
  */
 import { type PageSizes, followPages, nameOf, pageQuestion } from "../../../shared/broker/connection-pages.ts";
-import { type Gather, pageFrom } from "./gather.ts";
-import { type Server, serversOf } from "./servers.ts";
+import { type Gather, pageFrom } from "../../../shared/broker/gather.ts";
+import { type Server, serversOf } from "../../../shared/broker/servers.ts";
 
 /** A connection of the broker; its number is never used again by that server. */
 export type Seen = { readonly server: string; readonly cid: number };

@@ -18,7 +18,7 @@ import { sys } from "../../../shared/protocol/base/broker-subjects.ts";
 import { badRequest } from "../../../shared/protocol/base/errors.ts";
 import { type Principal, dotForm } from "../../../shared/protocol/base/principals.ts";
 import type { PrincipalVerdict } from "../../../shared/protocol/endpoint/delivery-shapes.ts";
-import type { Gather } from "./gather.ts";
+import type { Gather } from "../../../shared/broker/gather.ts";
 import type { Look, Seen } from "./look.ts";
 
 export type Kicked = { readonly principal: string; readonly found: number; readonly closed: number };

@@ -183,6 +183,8 @@ export const Finding = z.looseObject({
   next: z.string(),
 });
 export type Finding = z.infer<typeof Finding>;
+/** The check of who writes the copies of a member group: no finding while the delivery service is only starting. */
+export const GROUP_CHECK = "member group";
 export const CheckAnswer = z.looseObject({
   findings: z.array(Finding),
   /** Broker's clock minus this daemon's, milliseconds. */

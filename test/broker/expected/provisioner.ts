@@ -167,7 +167,11 @@ function inStore(who: Who): Expected {
       ...pub(...streams.flatMap((stream) => [`$JS.API.STREAM.CREATE.${stream}`, `$JS.API.STREAM.INFO.${stream}`])),
       ...pub(...["CHAT", "DM", "DLV"].map((name) => `$JS.API.STREAM.UPDATE.${name}_${s}`)),
       ...["DM", "DLV", "TASK"].flatMap((name) =>
-        pub(`$JS.API.CONSUMER.CREATE.${name}_${s}.*.>`, `$JS.API.CONSUMER.INFO.${name}_${s}.*`),
+        pub(
+          `$JS.API.CONSUMER.CREATE.${name}_${s}.*.>`,
+          `$JS.API.CONSUMER.INFO.${name}_${s}.*`,
+          `$JS.API.CONSUMER.LIST.${name}_${s}`,
+        ),
       ),
       ...read.flatMap((stream) => pub(`$JS.API.STREAM.MSG.GET.${stream}`, `$JS.API.DIRECT.GET.${stream}`)),
       ...pub(`$KV.cotal_channels_${s}.>`, `$KV.cotal_leases_${s}.>`),

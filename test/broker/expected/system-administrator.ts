@@ -12,6 +12,7 @@ export function systemAdministrator(who: Who): Expected[] {
           "$SYS.REQ.ACCOUNT.*.CLAIMS.LOOKUP",
           "$SYS.REQ.SERVER.PING.VARZ",
           "$SYS.REQ.SERVER.PING.CONNZ",
+          "$SYS.REQ.SERVER.PING.STATSZ",
         ),
       ],
       deny: [],

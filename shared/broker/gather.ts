@@ -6,10 +6,10 @@
  */
 import { randomBytes } from "node:crypto";
 import type { Msg } from "@nats-io/transport-node";
-import type { Connection } from "../../../shared/broker/connect.ts";
-import { type ConnectionsPage, pageOf } from "../../../shared/broker/connection-pages.ts";
-import { sys } from "../../../shared/protocol/base/broker-subjects.ts";
-import { drawNonce } from "../../../shared/protocol/base/principals.ts";
+import type { Connection } from "./connect.ts";
+import { type ConnectionsPage, pageOf } from "./connection-pages.ts";
+import { sys } from "../protocol/base/broker-subjects.ts";
+import { drawNonce } from "../protocol/base/principals.ts";
 
 export type Answered = Pick<Msg, "json">;
 

@@ -10,7 +10,7 @@
  * 2. A broker that reaches beyond one cluster is not proved: over a gateway nobody counts.
  */
 import { z } from "zod";
-import { sys } from "../../../shared/protocol/base/broker-subjects.ts";
+import { sys } from "../protocol/base/broker-subjects.ts";
 import type { Answered, Gather } from "./gather.ts";
 
 export type Server = { readonly id: string; readonly name: string };
