@@ -8,7 +8,6 @@
  *    credentials are written by who writes the ledger, before that one answers us (`issued.json`).
  * 2. Whatever was opened is given back, also when a later step fails.
  */
-import { setTimeout as sleep } from "node:timers/promises";
 import {
   type ConnectOptions,
   type Connection,
@@ -22,7 +21,7 @@ import type { KeptSpace, SpaceHooks } from "../../shared/daemon/spaces.ts";
 import { Life } from "../../shared/grants/matrix.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { daemonPrincipal } from "../../shared/ledger/self.ts";
-import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
+import type { CotalError } from "../../shared/protocol/base/errors.ts";
 import { dotForm } from "../../shared/protocol/base/principals.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import type { ServedEvent } from "../../shared/serve/serve.ts";
@@ -32,14 +31,12 @@ import { createCredentials } from "./credentials.ts";
 import { type GroupEvent, keepGroups } from "./fanout/groups.ts";
 import type { FeedEvent } from "./feed/feed.ts";
 import { openFeed } from "./feed/open-feed.ts";
-import { type DeliveryKeys, readDeliveryKeys } from "./keys.ts";
+import { readDeliveryKeys } from "./keys.ts";
 import { takeInstance } from "./instance.ts";
 import { createPlane, holderOf } from "./liveness/plane.ts";
 import { mediatorOf, readHandlers } from "./mediator/mediator.ts";
 import { storedAcl } from "./mediator/read-list.ts";
-import { gatherOver } from "../../shared/broker/gather.ts";
-import { type Seen, look, shareLooks } from "./oracle/look.ts";
-import { type Kicked, type Oracle, createOracle, kickOver } from "./oracle/oracle.ts";
+import { type OpenOracleOptions, openOracle } from "./oracle/open-oracle.ts";
 import { openUnguarded } from "./open-broker.ts";
 import { reloadOver } from "./reload.ts";
 import { type RowsOptions, beginRows, enterRows } from "./rows.ts";
@@ -48,28 +45,26 @@ import { readSettings } from "./settings.ts";
 
 export type PlaneEvent = { readonly kind: "dropped"; readonly why: string };
 
-export type OpenSpaceOptions = SpaceHooks & {
-  readonly servers: readonly string[];
-  readonly mode: "accounts" | "open";
-  readonly keysPattern: string;
-  readonly users: OwnUsers;
-  readonly concurrency: number;
-  readonly perCaller: number;
-  readonly membershipMs: number;
-  readonly onServed: (event: ServedEvent) => void;
-  /** A look was taken; with what it does not cover. */
-  readonly onLook: (gap: string | undefined) => void;
-  readonly onKicked: (event: Kicked) => void;
-  readonly onAnycast: (event: AnycastEvent) => void;
-  /** Of the plane's liveness: a question that was dropped. */
-  readonly onPlane: (event: PlaneEvent) => void;
-  readonly onGroup: (event: GroupEvent) => void;
-  readonly onFeed: (event: FeedEvent) => void;
-  /** When the first of the credentials of the system account ends, and what time it is, in Unix seconds. */
-  readonly onSystemEnd: (at: number, now: number) => void;
-  /** Life of this process's own credential, in seconds. */
-  readonly lifeSeconds?: number;
-};
+export type OpenSpaceOptions = SpaceHooks &
+  OpenOracleOptions & {
+    readonly servers: readonly string[];
+    readonly mode: "accounts" | "open";
+    readonly keysPattern: string;
+    readonly users: OwnUsers;
+    readonly concurrency: number;
+    readonly perCaller: number;
+    readonly membershipMs: number;
+    readonly onServed: (event: ServedEvent) => void;
+    readonly onAnycast: (event: AnycastEvent) => void;
+    /** Of the plane's liveness: a question that was dropped. */
+    readonly onPlane: (event: PlaneEvent) => void;
+    readonly onGroup: (event: GroupEvent) => void;
+    readonly onFeed: (event: FeedEvent) => void;
+    /** When the first of the credentials of the system account ends, and what time it is, in Unix seconds. */
+    readonly onSystemEnd: (at: number, now: number) => void;
+    /** Life of this process's own credential, in seconds. */
+    readonly lifeSeconds?: number;
+  };
 
 export type OpenSpace = KeptSpace & { readonly principal: string; readonly epoch: number };
 
@@ -224,7 +219,7 @@ async function take(
     "connection-evictor": () => [keys.evictor, system],
     "membership-observer": feed.observer,
   });
-  const oracle = oracleOver(options, keys, { front, system, stopping: stopping.signal });
+  const oracle = openOracle(options, keys, { front, system, stopping: stopping.signal });
   const registration = keepRegistered({
     ...run,
     connection: front,
@@ -266,42 +261,4 @@ async function take(
       }
     },
   };
-}
-
-type Over = { readonly front: Connection; readonly system: Connection; readonly stopping: AbortSignal };
-
-function oracleOver(
-  { space, onLook, onKicked }: OpenSpaceOptions,
-  { file, ownerSecret }: DeliveryKeys,
-  { front, system, stopping }: Over,
-): Oracle {
-  const gather = gatherOver(system);
-  const self = (): Seen | undefined => {
-    const { info } = front.nc;
-    return info === undefined ? undefined : { server: info.server_id, cid: info.client_id };
-  };
-  const parts = { gather, accounts: [file.front, file.store, file.auth], self };
-  return createOracle({
-    look: shareLooks(async (wanted) => {
-      const seen = await look(parts, wanted);
-      onLook(seen.gap);
-      return seen;
-    }),
-    kick: kickOver(gather),
-    me: daemonPrincipal(ownerSecret, space, "delivery"),
-    onKicked,
-    now: () => performance.now(),
-    pause: (ms) => pausing(ms, stopping),
-  });
-}
-
-async function pausing(ms: number, signal: AbortSignal): Promise<void> {
-  try {
-    await sleep(ms, undefined, { signal });
-  } catch {
-    throw new CotalError(ErrorCode.Unavailable, "this daemon stops, and proves nothing any more", {
-      outcome: Outcome.Unknown,
-      next: "ask again: another process serves it, or this one when it is back",
-    });
-  }
 }

@@ -29,7 +29,7 @@ describe("a space that people sign in to", () => {
   let auth: AuthService;
   let front: Connection;
   beforeAll(async () => {
-    space = await startSpace({ auth: "user" });
+    space = await startSpace({ auth: "user", delivery: false });
     auth = await startAuthService(space);
     await comesIn("first");
     // The auth service's own profile: what it may ask is what the sweep has.

@@ -83,7 +83,7 @@ describe("one process, both roles", () => {
     await connection.close();
   });
 
-  test("W10.08 a revoked actor's bearer connects no more, and the exchange says why", async () => {
+  test("W10.08 a revoked actor's bearer connects no more, who is connected is ended, and the exchange says why", async () => {
     const answer = await auth.signIn("mallory");
     const live = await auth.connect(answer, "b".repeat(26));
     const { uid, opId, connections, remains } = ActorRevokeAnswer.parse(
@@ -94,10 +94,10 @@ describe("one process, both roles", () => {
     expect(await failure(auth.connect(answer, "c".repeat(26)))).toMatchObject({ code: "unauthenticated" });
     const { status, body } = await refused(auth, "mallory");
     expect([status, body["code"]]).toEqual([403, "permission-denied"]);
-    // No delivery service runs, so nobody ends who is connected; the answer says that somebody is.
-    expect(live.isUp()).toBe(true);
-    expect(connections).toEqual({ state: "some", count: 1 });
-    expect(remains).toContain("still connected: 1 connection");
+    // Who was connected has been ended, with proof.
+    expect(connections).toEqual({ state: "none" });
+    expect(remains).toBeUndefined();
+    await expect.poll(() => live.isUp(), { timeout: 10_000 }).toBe(false);
     await live.close();
     await expect.poll(() => auth.log(), { timeout: 10_000 }).toContain("revoked");
   });

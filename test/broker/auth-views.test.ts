@@ -208,8 +208,8 @@ describe("admin", () => {
       code: "permission-denied",
       message: expect.stringContaining("needs the scope admin") as string,
     });
-    // What stands goes on until its bearer ends; what comes now is an agent.
-    expect(stands.isUp()).toBe(true);
+    // What stood is ended with the narrowing, and its bearer brings it back no more; what comes now is an agent.
+    await expect.poll(() => stands.isUp(), { timeout: 20_000 }).toBe(false);
     const agent = await asView(signedIn("boss"));
     const prober = createProber(agent.nc);
     expect(await prober.isRefused({ op: "sub", subject: "cotal.main.inst.>" })).toBe(true);

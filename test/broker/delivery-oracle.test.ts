@@ -192,7 +192,7 @@ describe("the daemon", () => {
       const parsed = CredentialRow.parse(JSON.parse(new TextDecoder().decode(row.data)));
       if (parsed.holderPrincipal === dotForm(me)) rows.push(parsed);
     }
-    expect(rows.map(({ state }) => state)).toEqual(Array.from({ length: 5 }, () => "active"));
+    expect(rows.map(({ state }) => state)).toEqual(Array.from({ length: 4 }, () => "active"));
     const uid = rows[0]?.lifecycleUid ?? "";
     const acl = await leaderLast(store, bucketStream(bucket.acl), kvKey(bucket.acl, ledgerKey.acl(me, uid)));
     expect(acl).toBeUndefined();

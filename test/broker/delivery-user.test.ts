@@ -81,7 +81,7 @@ describe("the daemon", () => {
       const parsed = CredentialRow.parse(JSON.parse(new TextDecoder().decode(row.data)));
       if (parsed.holderPrincipal === dotForm(me)) states.push(parsed.state);
     }
-    expect(states).toEqual(Array.from({ length: 5 }, () => "active"));
+    expect(states).toEqual(Array.from({ length: 4 }, () => "active"));
   });
 
   test("PA.08 it is listed beside the other two", async () => {

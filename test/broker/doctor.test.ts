@@ -21,7 +21,7 @@ let delivery: DeliveryService | undefined;
 let context: SpaceContext;
 
 beforeAll(async () => {
-  space = await startSpace();
+  space = await startSpace({ delivery: false });
   store = await space.store();
   sessions = sessionsOf(space);
   context = {

@@ -26,7 +26,7 @@ const OWNER = `u_${"f".repeat(26)}`;
 let space: TestSpace;
 let store: NatsConnection;
 beforeAll(async () => {
-  space = await startSpace();
+  space = await startSpace({ delivery: false });
   store = await space.store();
 }, 180_000);
 afterAll(() => space.stop());
