@@ -246,7 +246,9 @@ test("A.05 no container was started again by itself, and none logged an error", 
   expect(all.filter(({ RestartCount, State }) => RestartCount > 0 || State.OOMKilled).map(serviceOf)).toEqual([]);
   // Who dials from outside while the broker comes back before the edges is refused, and dials again.
   const outside = `[ERR] ${await project.gateway()}:`;
-  const isRefused = (line: string): boolean => line.includes(outside) && line.endsWith("authentication error");
+  const refusals = ["authentication error", "maximum account active connections exceeded"];
+  const isRefused = (line: string): boolean =>
+    line.includes(outside) && refusals.some((refusal) => line.endsWith(refusal));
   const isWrong = (line: string): boolean =>
     /"level":"(?:error|fatal)"|\[(?:ERR|FTL)\]|level=(?:ERROR|error)/.test(line) && !isRefused(line);
   expect((await project.logs()).split("\n").filter(isWrong)).toEqual([]);
