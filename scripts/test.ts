@@ -9,24 +9,26 @@
  * `--long` adds test/long/** and, when the run is complete (no file filter), writes the report.
  * `--container` runs the container suite alone, `--with-container` after the others, where there is a
  * Docker: where there is none it is skipped, and that is said before the last line.
+ * `--again` runs each of at most two files that failed once more, alone (scripts/test/again.ts).
  * Every other argument goes to vitest as it is.
  */
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, relative } from "node:path";
+import { afterSecond, runAgain } from "./test/again.ts";
 import { findDocker } from "./test/docker.ts";
 import { LONG_REPORT, longReport, testedCommit } from "./test/report.ts";
 import { TALLY_FILE } from "./test/reporter.ts";
 import { PRINTED_FOLDER, findLeaks } from "./test/secrets.ts";
-import { NOTHING, type Tally, add, isGood, parseTally, settle, tallyLine } from "./test/tally.ts";
+import { NOTHING, type Reported, type Tally, add, isGood, parseReported, settle, tallyLine } from "./test/tally.ts";
 
 const VITEST = join(import.meta.dirname, "..", "node_modules", "vitest", "vitest.mjs");
 const CONTAINER_CONFIG = join(import.meta.dirname, "..", "vitest.container.config.ts");
 const REPORTER = join(import.meta.dirname, "test", "reporter.ts");
 
 /** Runs vitest in `root` to its end, with its output passed through. */
-async function runVitest(root: string, args: readonly string[]): Promise<Tally> {
+async function runVitest(root: string, args: readonly string[]): Promise<Reported> {
   const folder = mkdtempSync(join(tmpdir(), "cotal-tally-"));
   const printed = mkdtempSync(join(tmpdir(), "cotal-printed-"));
   const file = join(folder, "tally.json");
@@ -41,14 +43,30 @@ async function runVitest(root: string, args: readonly string[]): Promise<Tally> 
       child.once("error", () => ended(null));
       child.once("exit", ended);
     });
-    const tally = existsSync(file) ? parseTally(readFileSync(file, "utf8")) : undefined;
-    if (tally === undefined) console.log(`vitest ended (${exitCode ?? "by a signal"}) without a result`);
-    const settled = settle(tally, exitCode);
-    return { ...settled, failed: settled.failed + sayLeaks(printed) };
+    const reported = existsSync(file) ? parseReported(readFileSync(file, "utf8")) : undefined;
+    if (reported === undefined) console.log(`vitest ended (${exitCode ?? "by a signal"}) without a result`);
+    const settled = settle(reported, exitCode);
+    return { ...settled, failed: settled.failed + sayLeaks(printed), failing: reported?.failing ?? [] };
   } finally {
     rmSync(folder, { recursive: true, force: true });
     rmSync(printed, { recursive: true, force: true });
   }
+}
+
+/** Runs vitest, and the few files that failed once more where that is wanted; says which passed only then. */
+async function runTests(root: string, args: readonly string[], again: boolean): Promise<Tally> {
+  const reported = await runVitest(root, args);
+  if (!again) return reported;
+  let tally: Tally = reported;
+  const late: string[] = [];
+  for (const { file, tally: first } of runAgain(reported)) {
+    console.log(`once more, alone: ${relative(root, file)}`);
+    const second = await runVitest(root, [...args, file]);
+    if (isGood(second)) late.push(relative(root, file));
+    tally = afterSecond(tally, first, second);
+  }
+  if (late.length > 0) console.log(`PASSED ONLY THE SECOND TIME, ALONE: ${late.join(", ")}`);
+  return tally;
 }
 
 /** Says which output held a secret; how many did. */
@@ -60,23 +78,24 @@ function sayLeaks(printed: string): number {
 }
 
 /** The container suite; `undefined` where it can't run through no fault of the project's. */
-async function runContainers(root: string, args: readonly string[]): Promise<Tally | undefined> {
+async function runContainers(root: string, args: readonly string[], again: boolean): Promise<Tally | undefined> {
   const docker = findDocker(root);
-  if (docker.kind === "ready") return runVitest(root, ["--config", CONTAINER_CONFIG, ...args]);
+  if (docker.kind === "ready") return runTests(root, ["--config", CONTAINER_CONFIG, ...args], again);
   console.log(`THE CONTAINER SUITE DID NOT RUN: ${docker.why}`);
   return docker.kind === "absent" ? undefined : { ...NOTHING, failed: 1 };
 }
 
-const MODES = ["--long", "--container", "--with-container"] as const;
+const MODES = ["--long", "--container", "--with-container", "--again"] as const;
 const root = process.cwd();
 const args = process.argv.slice(2).filter((arg) => !MODES.some((mode) => mode === arg));
-const [long, containersAlone, containersToo] = MODES.map((mode) => process.argv.includes(mode));
+const [long, containersAlone, containersToo, again] = MODES.map((mode) => process.argv.includes(mode));
 const began = performance.now();
 
-const own = (): Promise<Tally> => runVitest(root, long === true ? args : ["--exclude", "test/long/**", ...args]);
+const own = (): Promise<Tally> =>
+  runTests(root, long === true ? args : ["--exclude", "test/long/**", ...args], again === true);
 const tally = containersAlone === true ? NOTHING : await own();
 const withContainers = containersAlone === true || containersToo === true;
-const whole = add(tally, withContainers ? ((await runContainers(root, args)) ?? NOTHING) : NOTHING);
+const whole = add(tally, withContainers ? ((await runContainers(root, args, again === true)) ?? NOTHING) : NOTHING);
 if (long === true && args.length === 0) {
   const seconds = (performance.now() - began) / 1000;
   writeFileSync(join(root, LONG_REPORT), longReport({ commit: testedCommit(root), date: new Date(), seconds, tally }));

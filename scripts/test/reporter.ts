@@ -6,7 +6,7 @@
  */
 import { writeFileSync } from "node:fs";
 import { type Reporter, type TestModule } from "vitest/node";
-import { type Tally, add } from "./tally.ts";
+import { type Reported, type Tally, add } from "./tally.ts";
 
 export const TALLY_FILE = "COTAL_TEST_TALLY";
 
@@ -14,8 +14,10 @@ export default class TallyReporter implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], unhandled: readonly unknown[]): void {
     const file = process.env[TALLY_FILE];
     if (file === undefined) throw new Error(`${TALLY_FILE} is not set; run npm test`);
-    const tally = modules.map(tallyOf).reduce(add, { passed: 0, failed: unhandled.length, skipped: 0 });
-    writeFileSync(file, JSON.stringify(tally));
+    const files = modules.map((module) => ({ file: module.moduleId, tally: tallyOf(module) }));
+    const whole = files.map(({ tally }) => tally).reduce(add, { passed: 0, failed: unhandled.length, skipped: 0 });
+    const reported: Reported = { ...whole, failing: files.filter(({ tally }) => tally.failed > 0) };
+    writeFileSync(file, JSON.stringify(reported));
   }
 }
 

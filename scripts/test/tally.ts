@@ -27,9 +27,20 @@ export function settle(reported: Tally | undefined, exitCode: number | null): Ta
   return explained ? tally : { ...tally, failed: tally.failed + 1 };
 }
 
-/** Reads the reporter's file; throws on anything but a tally. */
-export function parseTally(text: string): Tally {
+/** What a run came to, and the part of it that each file with a failure had. */
+export type Reported = Tally & { readonly failing: readonly FailingFile[] };
+export type FailingFile = { readonly file: string; readonly tally: Tally };
+
+/** Reads the reporter's file; throws on anything else. */
+export function parseReported(text: string): Reported {
   const value: unknown = JSON.parse(text);
+  const tally = tallyOf(value);
+  const failing: unknown = Reflect.get(Object(value), "failing");
+  if (!Array.isArray(failing)) throw new Error('a tally without "failing"');
+  return { ...tally, failing: failing.map(({ file, tally: own }) => ({ file: String(file), tally: tallyOf(own) })) };
+}
+
+function tallyOf(value: unknown): Tally {
   if (typeof value !== "object" || value === null) throw new Error("not a tally");
   const count = (name: string): number => {
     const found: unknown = Reflect.get(value, name);

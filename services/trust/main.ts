@@ -103,7 +103,7 @@ async function space(options: Options): Promise<object> {
   const now = nowSeconds();
   const connection = await connectSystem(required(options, "server"), await systemCredential(trust, now));
   try {
-    assertServers(await serverFacts(connection));
+    await assertServers(connection);
     assertWhole(state, name);
     const own = ensureSpaceTrust(state, name);
     setAccountLimits(state, name, {
@@ -166,7 +166,7 @@ async function pushing(options: Options, run: (given: Pushing) => Promise<object
   const trust = await ensureBrokerTrust(state);
   const connection = await connectSystem(required(options, "server"), await systemCredential(trust, nowSeconds()));
   try {
-    assertServers(await serverFacts(connection));
+    await assertServers(connection);
     return await run({ state, name, trust, push: () => pushSpace(state, name, connection) });
   } finally {
     await connection.drain();
@@ -196,7 +196,7 @@ async function restore(options: Options): Promise<object> {
   const now = nowSeconds();
   const connection = await connectSystem(required(options, "server"), await systemCredential(trust, now));
   try {
-    assertServers(await serverFacts(connection));
+    await assertServers(connection);
     const own = ensureSpaceTrust(state, name);
     if (auth === "user") ensureAuthTrust(state, own);
     await pushSpace(state, name, connection);

@@ -8,6 +8,7 @@
  * 2. Limits are asserted on every server that answers; a server below them refuses (supplement H).
  * 3. Nobody counts as gone because nobody answered, or because a list was cut short.
  */
+import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
 import { sys } from "../../shared/protocol/base/broker-subjects.ts";
 import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
@@ -20,6 +21,9 @@ import type { Credential } from "../../shared/trust/creds.ts";
 
 /** A broker that starts beside this program is waited for. */
 const STARTING_ATTEMPTS = 5;
+/** So is a cluster whose servers still come together, and an account that still travels between them. */
+const FORMING_MS = 10_000;
+const LOOK_AGAIN_MS = 250;
 /** Who only looks says soon that there is nothing to see. */
 export const LOOKING_ATTEMPTS = 2;
 
@@ -52,8 +56,12 @@ export async function pushAccount(connection: Connection, account: string, jwt: 
       next: "check that this state folder belongs to the broker that is running",
     });
   }
-  const held = await connection.nc.request(sys.claimsLookup(account), undefined, { timeout: 5000 });
-  if (held.string() !== jwt) {
+  // Any server of a cluster may answer, and one that the claims have not reached yet answers too.
+  const held = await lookingUntil(
+    async () => (await connection.nc.request(sys.claimsLookup(account), undefined, { timeout: 5000 })).string(),
+    (text) => text === jwt,
+  );
+  if (held !== jwt) {
     throw new CotalError(ErrorCode.Conflict, "the broker holds other claims for this account than were signed", {
       next: "another operator's tool may write to the same broker; find it, then run this again",
     });
@@ -117,8 +125,22 @@ function storeOf({ data: { jetstream } }: z.infer<typeof Varz>): Pick<ServerFact
   return most === undefined ? {} : { store: { used: jetstream?.stats?.storage ?? 0, most } };
 }
 
+/** Looks until it is as wanted, or for as long as a forming cluster is waited for; returns what was seen last. */
+async function lookingUntil<T>(look: () => Promise<T>, isWanted: (seen: T) => boolean): Promise<T> {
+  const until = performance.now() + FORMING_MS;
+  for (;;) {
+    const seen = await look();
+    if (isWanted(seen) || performance.now() >= until) return seen;
+    await sleep(LOOK_AGAIN_MS);
+  }
+}
+
 /** Throws unless every server there is takes our largest credential and our largest message. */
-export function assertServers({ servers: facts, gap }: AllFacts): void {
+export async function assertServers(connection: Connection): Promise<void> {
+  const { servers: facts, gap } = await lookingUntil(
+    () => serverFacts(connection),
+    (seen) => seen.gap === undefined,
+  );
   if (facts.length === 0) {
     throw new CotalError(ErrorCode.Unavailable, "no server answered the system account", {
       next: "check that the broker runs with this state folder's operator",

@@ -95,7 +95,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await Promise.all([...opened, ...guests].map((connection) => connection.close()));
-  await cluster.stop();
+  await cluster?.stop();
 });
 
 describe("while all servers answer", () => {
@@ -165,6 +165,15 @@ describe("W8.19 the live half of the membership feed", () => {
 
 describe("while one does not answer", () => {
   const nobody = person("nobody");
+
+  test("PH.01 A.01 a space is made once the last server of a forming cluster has come", async () => {
+    cluster.brokers[2]?.freeze();
+    const comes = sleep(2000).then(() => cluster.brokers[2]?.thaw());
+    await expect(
+      cluster.trust("space", "--space", "lab", "--server", cluster.brokers[0]?.url ?? ""),
+    ).resolves.toContain('"space":"lab"');
+    await comes;
+  });
 
   test("W131.10 PF.04 one that was stopped is missing for as long as the JetStream group counts it", async () => {
     const [, , third] = cluster.brokers;

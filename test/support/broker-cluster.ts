@@ -13,14 +13,20 @@ const run = promisify(execFile);
 export type TestCluster = {
   readonly state: string;
   readonly brokers: readonly TestBroker[];
+  /** Runs the trust program; what it printed, or an error that says it. */
+  readonly trust: (command: string, ...args: readonly string[]) => Promise<string>;
   readonly stop: () => Promise<void>;
 };
 
 /** Starts it and makes the space `main`. Its JetStream group forms a little later. */
 export async function startCluster(size: number): Promise<TestCluster> {
   const state = mkdtempSync(join(tmpdir(), "cotal-cluster-"));
-  const trust = async (command: string, ...args: readonly string[]): Promise<void> => {
-    await run(process.execPath, [TRUST, command, "--state", state, ...args]);
+  const trust = async (command: string, ...args: readonly string[]): Promise<string> => {
+    const ended = run(process.execPath, [TRUST, command, "--state", state, ...args]);
+    const { stdout } = await ended.catch((failed: { stdout?: string }) => {
+      throw new Error(`trust ${command}: ${failed.stdout ?? "it did not start"}`);
+    });
+    return stdout;
   };
   const routes = await Promise.all(Array.from({ length: size }, () => freePort()));
   await trust("init", "--host", "127.0.0.1", "--port", "4222");
@@ -40,6 +46,7 @@ export async function startCluster(size: number): Promise<TestCluster> {
   return {
     state,
     brokers,
+    trust,
     stop: async () => {
       await Promise.all(brokers.map((broker) => broker.stop()));
       keepState(state);

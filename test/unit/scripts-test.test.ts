@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
 import { longReport } from "../../scripts/test/report.ts";
-import { parseTally, settle, tallyLine } from "../../scripts/test/tally.ts";
+import { parseReported, settle, tallyLine } from "../../scripts/test/tally.ts";
 
 const ROOT = join(import.meta.dirname, "..", "..");
 const folders: string[] = [];
@@ -31,20 +31,20 @@ function project(files: Readonly<Record<string, string>>): string {
 function run(
   folder: string,
   ...args: string[]
-): { readonly last: string | undefined; readonly exitCode: number | null } {
+): { readonly last: string | undefined; readonly exitCode: number | null; readonly text: string } {
   const { stdout, status } = spawnSync(process.execPath, [join(ROOT, "scripts", "test.ts"), ...args], {
     cwd: folder,
     encoding: "utf8",
     // This process is a worker of vitest; the child must not take itself for one.
     env: Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(?:VITEST|NODE_V8_COVERAGE)/.test(name))),
   });
-  return { last: stdout.trimEnd().split("\n").at(-1), exitCode: status };
+  return { last: stdout.trimEnd().split("\n").at(-1), exitCode: status, text: stdout };
 }
 
 describe("npm test", () => {
   test("counts what passed and what was skipped", () => {
     const folder = project({ "test/a.test.ts": `test("a", () => {}); test("b", () => {}); test.skip("c", () => {});` });
-    expect(run(folder)).toEqual({ last: "2 passed, 0 failed, 1 skipped", exitCode: 0 });
+    expect(run(folder)).toMatchObject({ last: "2 passed, 0 failed, 1 skipped", exitCode: 0 });
   });
 
   test.each([
@@ -60,19 +60,41 @@ describe("npm test", () => {
     expect(exitCode).toBe(1);
   });
 
+  test("with --again, what passes the second time is counted and named; what fails twice has failed", () => {
+    const once = `import { existsSync, writeFileSync } from "node:fs";
+      test("a", () => { const had = existsSync("mark"); writeFileSync("mark", ""); expect(had).toBe(true); });
+      test("b", () => {});`;
+    const folder = project({ "test/once.test.ts": once });
+    expect(run(folder)).toMatchObject({ last: "1 passed, 1 failed", exitCode: 1 });
+    rmSync(join(folder, "mark"));
+    const again = run(folder, "--again");
+    expect(again).toMatchObject({ last: "2 passed, 0 failed", exitCode: 0 });
+    expect(again.text).toContain("PASSED ONLY THE SECOND TIME, ALONE: test/once.test.ts");
+    const never = project({ "test/never.test.ts": `test("a", () => { expect(1).toBe(2); });` });
+    expect(run(never, "--again")).toMatchObject({ last: "0 passed, 1 failed", exitCode: 1 });
+  });
+
+  test("with --again, three files that fail are not run again", () => {
+    const bad = `test("a", () => { expect(1).toBe(2); });`;
+    const folder = project({ "test/a.test.ts": bad, "test/b.test.ts": bad, "test/c.test.ts": bad });
+    const { text, ...end } = run(folder, "--again");
+    expect(end).toEqual({ last: "0 passed, 3 failed", exitCode: 1 });
+    expect(text).not.toContain("once more");
+  });
+
   test("is a failure when no test ran", () => {
     const folder = project({ "test/a.test.ts": `test("a", () => {});` });
-    expect(run(folder, "test/other.test.ts")).toEqual({ last: "0 passed, 0 failed", exitCode: 1 });
+    expect(run(folder, "test/other.test.ts")).toMatchObject({ last: "0 passed, 0 failed", exitCode: 1 });
   });
 
   test("is a failure when vitest itself cannot start", () => {
     const folder = project({ "vitest.config.ts": `throw new Error("x");` });
-    expect(run(folder)).toEqual({ last: "0 passed, 1 failed", exitCode: 1 });
+    expect(run(folder)).toMatchObject({ last: "0 passed, 1 failed", exitCode: 1 });
   });
 
   test("takes file filters", () => {
     const folder = project({ "test/a.test.ts": `test("a", () => {});`, "test/b.test.ts": `test("b", () => {});` });
-    expect(run(folder, "test/b.test.ts")).toEqual({ last: "1 passed, 0 failed", exitCode: 0 });
+    expect(run(folder, "test/b.test.ts")).toMatchObject({ last: "1 passed, 0 failed", exitCode: 0 });
   });
 
   test("runs test/long only with --long, and reports a complete long run", () => {
@@ -82,7 +104,7 @@ describe("npm test", () => {
     expect(run(folder).last).toBe("1 passed, 0 failed");
     expect(run(folder, "--long", "test/long/b.test.ts").last).toBe("1 passed, 0 failed");
     expect(existsSync(report)).toBe(false);
-    expect(run(folder, "--long")).toEqual({ last: "2 passed, 0 failed", exitCode: 0 });
+    expect(run(folder, "--long")).toMatchObject({ last: "2 passed, 0 failed", exitCode: 0 });
     expect(readFileSync(report, "utf8")).toContain("| result | 2 passed, 0 failed |");
   });
 });
@@ -99,10 +121,10 @@ describe("the tally", () => {
   });
 
   test("is read back as it was written, and nothing else is", () => {
-    const tally = { passed: 1, failed: 2, skipped: 3 };
-    expect(parseTally(JSON.stringify(tally))).toEqual(tally);
-    expect(() => parseTally(`{"passed":1,"failed":"0","skipped":0}`)).toThrow(/failed/);
-    expect(() => parseTally("1")).toThrow("not a tally");
+    const tally = { passed: 1, failed: 2, skipped: 3, failing: [] };
+    expect(parseReported(JSON.stringify(tally))).toEqual(tally);
+    expect(() => parseReported(`{"passed":1,"failed":"0","skipped":0,"failing":[]}`)).toThrow(/failed/);
+    expect(() => parseReported("1")).toThrow("not a tally");
   });
 
   test("names skipped tests only where there are any", () => {
