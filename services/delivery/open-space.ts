@@ -32,7 +32,7 @@ import { type GroupEvent, keepGroups } from "./fanout/groups.ts";
 import type { FeedEvent } from "./feed/feed.ts";
 import { openFeed } from "./feed/open-feed.ts";
 import { readDeliveryKeys } from "./keys.ts";
-import { takeInstance } from "./instance.ts";
+import { takeInstance } from "../../shared/broker/instance.ts";
 import { createPlane, holderOf } from "./liveness/plane.ts";
 import { mediatorOf, readHandlers } from "./mediator/mediator.ts";
 import { storedAcl } from "./mediator/read-list.ts";
@@ -156,7 +156,8 @@ async function take(
   const scope = { space, holder: me, instanceId: me.uid, epoch };
   const store = await dial("store", await credentials.of("delivery", Account.Store, scope));
   const run = { uid: me.uid, epoch, principal: dotForm(me.principal) };
-  const instance = await takeInstance(store.nc, space, me.uid, { ...run, holder: `${me.uid}.${epoch}` });
+  const daemon = { space, service: EndpointName.Delivery, uid: me.uid };
+  const instance = await takeInstance(store.nc, daemon, { ...run, holder: `${me.uid}.${epoch}` });
   running.push(instance.stop);
   const { id: instanceId, peers } = instance;
   let onFrontDown = (): void => undefined;
