@@ -76,7 +76,7 @@ test("who rings at one bell wakes who waits at that; while nothing comes the sto
     await Promise.all(waiting);
     expect(woken).toBe(GROUPS);
     const again = others.map((bell) => bell.wait(FOR_EVER).then(() => (woken += 1)));
-    await until("it has looked after that ring", () => Promise.resolve(nc.stats().outMsgs >= before + 20), 60_000);
+    await until("there was silence for a while", () => Promise.resolve(performance.now() - began > 2000), 60_000);
     // Two requests a look: ten soon after the beginning, ten soon after the ring, and then one a second.
     expect(nc.stats().outMsgs - before).toBeLessThanOrEqual(2 * (10 + 10 + 2 + (performance.now() - began) / 1000));
     expect(woken).toBe(GROUPS);
