@@ -26,6 +26,7 @@ import { dotForm } from "../../shared/protocol/base/principals.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import type { ServedEvent } from "../../shared/serve/serve.ts";
 import { type AnycastEvent, createAnycast } from "./anycast/anycast.ts";
+import { groupsInForce } from "../../shared/broker/markers.ts";
 import { deliveryHandlers } from "./commands.ts";
 import { createCredentials } from "./credentials.ts";
 import { type GroupEvent, keepGroups } from "./fanout/groups.ts";
@@ -180,11 +181,12 @@ async function take(
     onEvent: options.onAnycast,
   });
   const who = holderOf({ ...run, instanceId });
-  // How many groups members fall into: a setting, changed only while nobody writes (H25).
-  const { groups: memberGroups } = await readSettings(store.nc, space);
+  // How many groups members are to fall into (H25); how many they do, the markers say.
+  const setting = async (): Promise<number> => (await readSettings(store.nc, space)).groups;
+  await setting();
   const plane = createPlane({
     space,
-    groups: memberGroups,
+    groups: () => groupsInForce(store.nc, space, setting),
     front: front.nc,
     store: store.nc,
     holder: who.holder,
@@ -196,7 +198,7 @@ async function take(
     instanceId,
     who,
     peers,
-    groups: memberGroups,
+    setting,
     tell: (event) => {
       if (event.type === "held") plane.held(event.group);
       else if (event.type === "lost") plane.lost(event.group);
@@ -235,7 +237,7 @@ async function take(
     incarnation: { instanceId, epoch },
     registration,
     handlers: {
-      ...deliveryHandlers({ oracle, anycast, groups, store: store.nc, space, reload, memberGroups }),
+      ...deliveryHandlers({ oracle, anycast, groups, store: store.nc, space, reload, setting }),
       ...readHandlers(mediatorOf(space, readStore.nc, storedAcl(readStore.nc, space))),
     },
   });

@@ -1,5 +1,6 @@
 /** What the member groups tell of themselves, as logs and metrics. */
 import type { Context } from "../../shared/daemon/lifecycle.ts";
+import { MAX_GROUPS } from "../../shared/protocol/ledger/member-rows.ts";
 import type { GroupEvent } from "./fanout/groups.ts";
 
 export function groupSayings({
@@ -27,6 +28,13 @@ export function groupSayings({
     labels: ["space", "group", "state"],
   });
   return (space, event) => {
+    if (event.type === "numbered") {
+      // A group that is gone is none that nobody writes.
+      for (let gone = event.groups; gone < MAX_GROUPS; gone += 1) {
+        for (const gauge of [position, held]) gauge.remove({ space, group: String(gone) });
+      }
+      return log.info("member groups in force", { space, groups: event.groups });
+    }
     const group = String(event.group);
     if (event.type === "copies") return copies.inc({ space, group }, event.count);
     if (event.type === "position") return position.set({ space, group }, event.position);

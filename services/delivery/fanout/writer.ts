@@ -11,19 +11,24 @@
  *    without copies since is read again after a death, and gives none again.
  * 3. Any failure ends it. The next one claims the marker and goes on from there: nothing is missed, nothing is
  *    written twice, and memory holds rows and two pages, never a backlog.
+ * 4. A marker of another number of groups, or one that was sealed, is nobody's to go on with (`regroup.ts`).
  */
+import { setTimeout as sleep } from "node:timers/promises";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { streamState } from "../../../shared/broker/ensure.ts";
-import type { StoredEntry } from "../../../shared/broker/reads.ts";
+import { type StoredMarker, isOf, readMarker } from "../../../shared/broker/markers.ts";
+import { type StoredEntry, leaderNext } from "../../../shared/broker/reads.ts";
 import type { Writer } from "../../../shared/broker/write.ts";
 import { CopyKind } from "../../../shared/protocol/base/headers.ts";
+import { CotalError, ErrorCode, Outcome } from "../../../shared/protocol/base/errors.ts";
 import { spaceNames } from "../../../shared/protocol/base/names.ts";
+import { spaceSubjects } from "../../../shared/protocol/base/subjects.ts";
 import type { MarkerRow } from "../../../shared/protocol/ledger/member-rows.ts";
 import { createBatching } from "./batching.ts";
 import type { Bell } from "./bell.ts";
 import { type Post, type Target, copyHeaders, isOwed, readPost, targetsOf } from "./copies.ts";
 import { createStamp } from "./limit.ts";
-import { readMarker, writeMarker } from "./marker.ts";
+import { writeMarker } from "./marker.ts";
 import { type MembershipParts, changeMemberships, hasChanges } from "./membership.ts";
 import { createRowWriter } from "./member-store.ts";
 import { mentioned } from "./mentions.ts";
@@ -59,12 +64,28 @@ export type GroupWriterOptions = {
 /** Posts passed without copies after which the marker is written all the same. */
 const MARK_EVERY = 5000;
 const QUIET_MS = 100;
+/** How soon another group's first marker is looked for again. */
+const FIRST_MS = 50;
 const MAX_CACHED_CHANNELS = 10_000;
 
 /** Writes until the signal, or until it fails: then it was overtaken, or the broker is away. */
-export async function writeGroup(options: GroupWriterOptions, stopping: AbortSignal): Promise<void> {
+export function writeGroup(options: GroupWriterOptions, stopping: AbortSignal): Promise<void> {
+  return write(options, { state: "open", upTo: Infinity }, stopping);
+}
+
+/**
+ * Brings a sealed group to exactly this sequence, with nothing under way: no post in parts, no sweep, no join whose
+ * copies the marker names. Safe to run again.
+ */
+export function levelGroup(options: GroupWriterOptions, upTo: number, stopping: AbortSignal): Promise<void> {
+  return write(options, { state: "sealed", upTo }, stopping);
+}
+
+type Run = { readonly state: "open" | "sealed"; readonly upTo: number };
+
+async function write(options: GroupWriterOptions, run: Run, stopping: AbortSignal): Promise<void> {
   const { nc, space, writer, bell, requests, tell } = options;
-  const claimed = await claim(options);
+  const claimed = await claim(options, run, stopping);
   const { view } = claimed;
   let position = claimed.marker.row.sequence;
   let part = claimed.marker.row.part;
@@ -79,7 +100,7 @@ export async function writeGroup(options: GroupWriterOptions, stopping: AbortSig
     v: 1,
     sequence: position,
     acl: sweptAcl,
-    by: options.instanceId,
+    ...numbered(options, run),
     ...more,
   });
   const commit = async (more?: Pick<MarkerRow, "part" | "joins">): Promise<void> => {
@@ -112,7 +133,8 @@ export async function writeGroup(options: GroupWriterOptions, stopping: AbortSig
     const seen = view.aclSeq();
     if (view.toSweep.size > 0) await sweep(sweeping, position);
     sweptAcl = seen;
-    if (hasChanges(changing)) await changeMemberships(changing);
+    // What had to wait for the others of this round comes at once.
+    if (hasChanges(changing) && (await changeMemberships(changing)) && hasChanges(changing)) bell.ring();
     // Whoever narrowed a list waits for this word. Not before: it names no join that is under way.
     if (view.listsSeq() > batching.marker().row.acl) await commit();
   };
@@ -158,8 +180,21 @@ export async function writeGroup(options: GroupWriterOptions, stopping: AbortSig
     if (batching.size() > 0 || position - batching.marker().row.sequence >= MARK_EVERY) await flush();
   };
 
+  /** Is everything up to the end there? Then the marker says so, and nothing else. */
+  const isLevel = async (): Promise<boolean> => {
+    if (run.upTo === Infinity) return false;
+    const next = await leaderNext(nc, spaceNames(space).chat, spaceSubjects(space).chatAll, position + 1);
+    if (next !== undefined && next.seq <= run.upTo) return false;
+    if (run.upTo > position) tell({ type: "gap", from: position + 1, count: run.upTo - position });
+    position = Math.max(position, run.upTo);
+    part = undefined;
+    while (view.toSweep.size > 0 || hasChanges(changing)) await settle();
+    await commit();
+    return true;
+  };
+
   let lastPostAt = Number.NEGATIVE_INFINITY;
-  const posts = readPosts(nc, space, position);
+  const posts = readPosts(nc, space, position, run.upTo);
   while (!stopping.aborted) {
     const [page] = await Promise.all([posts.next(), view.refresh()]);
     if (part === undefined || page[0]?.seq !== part.sequence) {
@@ -171,25 +206,56 @@ export async function writeGroup(options: GroupWriterOptions, stopping: AbortSig
       lastPostAt = performance.now();
       continue;
     }
+    if (await isLevel()) return;
     // What brought no copies has passed all the same, and the marker says so once it is quiet.
     const isBehind = position > batching.marker().row.sequence;
     if (isBehind && performance.now() - lastPostAt > QUIET_MS) await flush();
-    await bell.wait();
+    await bell.wait(isBehind || hasChanges(changing) ? QUIET_MS : undefined);
   }
 }
 
 type Claimed = { readonly view: View; readonly marker: Awaited<ReturnType<typeof writeMarker>> };
 
+/** Of how many groups it is, whose it is, and in which state. */
+function numbered({ groups, instanceId }: GroupWriterOptions, { state }: Run): Pick<MarkerRow, "of" | "by" | "state"> {
+  return { of: groups, by: instanceId, ...(state === "open" ? {} : { state }) };
+}
+
 /** Takes the marker over, and only then reads what there is to decide by. */
-async function claim(options: GroupWriterOptions): Promise<Claimed> {
-  const { nc, space, group, groups, writer, instanceId, tell } = options;
-  const found = await readMarker(nc, options);
+async function claim(options: GroupWriterOptions, run: Run, stopping: AbortSignal): Promise<Claimed> {
+  const { nc, space, group, groups, writer, tell } = options;
+  const found = await findMarker(options, stopping);
   const view = createView({ nc, space, group, groups, sweptAcl: found.row?.acl ?? 0 });
   const row = found.row ?? (await firstRow(options, view));
-  const marker = await writeMarker(writer, options, { ...row, by: instanceId }, found.seq);
+  if (!isOf(row, groups) || (row.state ?? "open") !== run.state) throw otherNumber(options);
+  const marker = await writeMarker(writer, options, { ...row, ...numbered(options, run) }, found.seq);
   await view.refresh();
   tell({ type: "claimed", position: row.sequence, members: view.cover.size() });
   return { view, marker };
+}
+
+/**
+ * The marker of the group. Where it has none yet, the first group's must say this number: while one is missing the
+ * number is not changed, so none is ever begun of a number that is not in force.
+ */
+async function findMarker(options: GroupWriterOptions, stopping: AbortSignal): Promise<StoredMarker> {
+  const { nc, space, group, groups } = options;
+  const found = await readMarker(nc, options);
+  if (found.row !== undefined || group === 0) return found;
+  for (;;) {
+    stopping.throwIfAborted();
+    const { row } = await readMarker(nc, { space, group: 0 });
+    if (row !== undefined && !isOf(row, groups)) throw otherNumber(options);
+    if (row?.of !== undefined) return found;
+    await sleep(FIRST_MS, undefined, { signal: stopping });
+  }
+}
+
+function otherNumber({ group, groups }: GroupWriterOptions): CotalError {
+  return new CotalError(ErrorCode.FailedPrecondition, `group ${group} is not one of ${groups} any more`, {
+    outcome: Outcome.NotExecuted,
+    next: "the number of member groups is being changed: the service goes on with the new one by itself",
+  });
 }
 
 /** A group begins with what is posted from now on; one whose marker was lost, with what its members are owed. */
