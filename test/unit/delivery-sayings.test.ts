@@ -6,6 +6,21 @@ import { createMetrics } from "../../shared/daemon/metrics.ts";
 
 const NOBODY = 'cotal_delivery_group_held{space="main",group="1"} 0';
 
+test("A.02 a post that waits for its copies is told by when it was stored, and no more once it has them or the group is another's", async () => {
+  const metrics = createMetrics({ daemon: "delivery", processMetrics: false });
+  const log = createLog({ service: "delivery", level: "error", destination: { write: () => undefined } });
+  const say = groupSayings({ log, metrics });
+  const line = async (): Promise<string | undefined> =>
+    (await metrics.text()).split("\n").find((text) => text.startsWith("cotal_delivery_fanout_waiting_since_seconds{"));
+  say("main", { type: "waiting", group: 0, since: 1_800_000_000_500 });
+  expect(await line()).toMatch(/ 1800000000\.5$/);
+  say("main", { type: "waiting", group: 0, since: undefined });
+  expect(await line()).toMatch(/ 0$/);
+  say("main", { type: "waiting", group: 0, since: 1_800_000_000_500 });
+  say("main", { type: "lost", group: 0 });
+  expect(await line()).toMatch(/ 0$/);
+});
+
 test("A.02 a group that nobody holds is 0, and no figure at all once there are fewer groups", async () => {
   const metrics = createMetrics({ daemon: "delivery", processMetrics: false });
   const log = createLog({ service: "delivery", level: "error", destination: { write: () => undefined } });

@@ -1,7 +1,7 @@
 /**
  * The fan-out writer of one group: reads CHAT in order and writes each member its copies (§4, §8, `delivery.md`).
  *
- * Siblings: `batching.ts` the batch and its fence, `copies.ts` who gets what, `membership.ts` joins and leaves,
+ * Siblings: `claim.ts` the taking over, `batching.ts` the batch and its fence, `copies.ts` who gets what, `membership.ts` joins and leaves,
  * `sweep.ts` narrowed lists, `posts.ts` the reading, `view.ts` what is decided by.
  *
  * Invariants
@@ -13,35 +13,33 @@
  *    written twice, and memory holds rows and two pages, never a backlog.
  * 4. A marker of another number of groups, or one that was sealed, is nobody's to go on with (`regroup.ts`).
  */
-import { setTimeout as sleep } from "node:timers/promises";
 import type { NatsConnection } from "@nats-io/transport-node";
-import { streamState } from "../../../shared/broker/ensure.ts";
-import { type StoredMarker, isOf, readMarker } from "../../../shared/broker/markers.ts";
 import { type StoredEntry, leaderNext } from "../../../shared/broker/reads.ts";
 import type { Writer } from "../../../shared/broker/write.ts";
 import { CopyKind } from "../../../shared/protocol/base/headers.ts";
-import { CotalError, ErrorCode, Outcome } from "../../../shared/protocol/base/errors.ts";
 import { spaceNames } from "../../../shared/protocol/base/names.ts";
 import { spaceSubjects } from "../../../shared/protocol/base/subjects.ts";
 import type { MarkerRow } from "../../../shared/protocol/ledger/member-rows.ts";
+import { type Run, claim, numbered } from "./claim.ts";
 import { createBatching } from "./batching.ts";
 import type { Bell } from "./bell.ts";
 import { type Post, type Target, copyHeaders, isOwed, readPost, targetsOf } from "./copies.ts";
 import { createStamp } from "./limit.ts";
-import { writeMarker } from "./marker.ts";
 import { type MembershipParts, changeMemberships, hasChanges } from "./membership.ts";
 import { createRowWriter } from "./member-store.ts";
 import { mentioned } from "./mentions.ts";
 import { readPosts } from "./posts.ts";
 import type { Requests } from "./requests.ts";
 import { type SweepParts, sweep } from "./sweep.ts";
-import { type View, createView } from "./view.ts";
+import type { View } from "./view.ts";
 
 /** What happened, for logs and metrics. */
 export type FanoutEvent =
   | { readonly type: "claimed"; readonly position: number; readonly members: number }
   | { readonly type: "copies"; readonly count: number }
   | { readonly type: "position"; readonly position: number }
+  /** When the oldest post was stored that still waits for its copies, epoch ms; none waits where it is left out. */
+  | { readonly type: "waiting"; readonly since: number | undefined }
   /** Posts that had left CHAT before they were read (`delivery.md` 7). */
   | { readonly type: "gap"; readonly from: number; readonly count: number }
   /** A post that nobody could show. */
@@ -64,8 +62,6 @@ export type GroupWriterOptions = {
 /** Posts passed without copies after which the marker is written all the same. */
 const MARK_EVERY = 5000;
 const QUIET_MS = 100;
-/** How soon another group's first marker is looked for again. */
-const FIRST_MS = 50;
 const MAX_CACHED_CHANNELS = 10_000;
 
 /** Writes until the signal, or until it fails: then it was overtaken, or the broker is away. */
@@ -80,8 +76,6 @@ export function writeGroup(options: GroupWriterOptions, stopping: AbortSignal): 
 export function levelGroup(options: GroupWriterOptions, upTo: number, stopping: AbortSignal): Promise<void> {
   return write(options, { state: "sealed", upTo }, stopping);
 }
-
-type Run = { readonly state: "open" | "sealed"; readonly upTo: number };
 
 async function write(options: GroupWriterOptions, run: Run, stopping: AbortSignal): Promise<void> {
   const { nc, space, writer, bell, requests, tell } = options;
@@ -193,6 +187,11 @@ async function write(options: GroupWriterOptions, run: Run, stopping: AbortSigna
     return true;
   };
 
+  let waitingSince: number | undefined;
+  const tellWaiting = (since: number | undefined): void => {
+    if (since !== waitingSince) tell({ type: "waiting", since });
+    waitingSince = since;
+  };
   let lastPostAt = Number.NEGATIVE_INFINITY;
   const posts = readPosts(nc, space, position, run.upTo);
   while (!stopping.aborted) {
@@ -201,6 +200,7 @@ async function write(options: GroupWriterOptions, run: Run, stopping: AbortSigna
       part = undefined;
       await settle();
     }
+    tellWaiting(page[0]?.timeMs);
     await deliver(page);
     if (page.length > 0) {
       lastPostAt = performance.now();
@@ -212,61 +212,6 @@ async function write(options: GroupWriterOptions, run: Run, stopping: AbortSigna
     if (isBehind && performance.now() - lastPostAt > QUIET_MS) await flush();
     await bell.wait(isBehind || hasChanges(changing) ? QUIET_MS : undefined);
   }
-}
-
-type Claimed = { readonly view: View; readonly marker: Awaited<ReturnType<typeof writeMarker>> };
-
-/** Of how many groups it is, whose it is, and in which state. */
-function numbered({ groups, instanceId }: GroupWriterOptions, { state }: Run): Pick<MarkerRow, "of" | "by" | "state"> {
-  return { of: groups, by: instanceId, ...(state === "open" ? {} : { state }) };
-}
-
-/** Takes the marker over, and only then reads what there is to decide by. */
-async function claim(options: GroupWriterOptions, run: Run, stopping: AbortSignal): Promise<Claimed> {
-  const { nc, space, group, groups, writer, tell } = options;
-  const found = await findMarker(options, stopping);
-  const view = createView({ nc, space, group, groups, sweptAcl: found.row?.acl ?? 0 });
-  const row = found.row ?? (await firstRow(options, view));
-  if (!isOf(row, groups) || (row.state ?? "open") !== run.state) throw otherNumber(options);
-  const marker = await writeMarker(writer, options, { ...row, ...numbered(options, run) }, found.seq);
-  await view.refresh();
-  tell({ type: "claimed", position: row.sequence, members: view.cover.size() });
-  return { view, marker };
-}
-
-/**
- * The marker of the group. Where it has none yet, the first group's must say this number: while one is missing the
- * number is not changed, so none is ever begun of a number that is not in force.
- */
-async function findMarker(options: GroupWriterOptions, stopping: AbortSignal): Promise<StoredMarker> {
-  const { nc, space, group, groups } = options;
-  const found = await readMarker(nc, options);
-  if (found.row !== undefined || group === 0) return found;
-  for (;;) {
-    stopping.throwIfAborted();
-    const { row } = await readMarker(nc, { space, group: 0 });
-    if (row !== undefined && !isOf(row, groups)) throw otherNumber(options);
-    if (row?.of !== undefined) return found;
-    await sleep(FIRST_MS, undefined, { signal: stopping });
-  }
-}
-
-function otherNumber({ group, groups }: GroupWriterOptions): CotalError {
-  return new CotalError(ErrorCode.FailedPrecondition, `group ${group} is not one of ${groups} any more`, {
-    outcome: Outcome.NotExecuted,
-    next: "the number of member groups is being changed: the service goes on with the new one by itself",
-  });
-}
-
-/** A group begins with what is posted from now on; one whose marker was lost, with what its members are owed. */
-async function firstRow({ nc, space, instanceId }: GroupWriterOptions, view: View): Promise<MarkerRow> {
-  const { lastSeq } = await streamState(nc, spaceNames(space).chat);
-  await view.refresh();
-  const owed = [...view.cover.all()].map(({ row }) => row.join);
-  // Nothing is stored yet that a list could fail to cover.
-  for (const lifecycle of view.toSweep) view.swept(lifecycle);
-  const sequence = owed.reduce((least, join) => Math.min(least, join), lastSeq);
-  return { v: 1, sequence, acl: view.aclSeq(), by: instanceId };
 }
 
 type Found = { readonly kind: CopyKind; readonly found: readonly Target[] };
