@@ -119,7 +119,7 @@ export async function writeGroup(options: GroupWriterOptions, stopping: AbortSig
   const targets = cachedTargets(options, view);
   const flush = async (more?: Pick<MarkerRow, "part">): Promise<void> => {
     part = more?.part;
-    await Promise.all([commit(more), view.refresh()]);
+    await Promise.all([commit(more), requests.before(view.refresh)]);
     await settle();
   };
 
@@ -161,7 +161,7 @@ export async function writeGroup(options: GroupWriterOptions, stopping: AbortSig
   let lastPostAt = Number.NEGATIVE_INFINITY;
   const posts = readPosts(nc, space, position);
   while (!stopping.aborted) {
-    const [page] = await Promise.all([posts.next(), view.refresh()]);
+    const [page] = await Promise.all([posts.next(), requests.before(view.refresh)]);
     if (part === undefined || page[0]?.seq !== part.sequence) {
       part = undefined;
       await settle();
