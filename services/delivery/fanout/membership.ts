@@ -201,7 +201,7 @@ async function copyOne(
   const { space, view, batching, position, stamp, commit } = parts;
   const { subject } = targetOf(space, member.lifecycle.key);
   for await (const entry of between(parts, member.row.pattern, from, position())) {
-    const post = readPost(entry);
+    const post = readPost(parts.nc, entry);
     if (post === undefined || view.classOf(post.channel) !== "durable") continue;
     if (!view.reads(member.lifecycle.key, post.channel)) continue;
     if (others.some((other) => matchesRow(other, post.channel) && includes(other, entry.seq))) continue;

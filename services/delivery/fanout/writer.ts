@@ -39,7 +39,7 @@ export type FanoutEvent =
   | { readonly type: "position"; readonly position: number }
   /** Posts that had left CHAT before they were read (`delivery.md` 7). */
   | { readonly type: "gap"; readonly from: number; readonly count: number }
-  /** A post that nobody could show. */
+  /** A post that nobody could show, or no copy could carry. */
   | { readonly type: "unreadable"; readonly sequence: number }
   | { readonly type: "unresolved" }
   | { readonly type: "swept"; readonly count: number };
@@ -149,7 +149,7 @@ export async function writeGroup(options: GroupWriterOptions, stopping: AbortSig
     for (const entry of page) {
       const missing = entry.seq - position - 1;
       if (missing > 0) tell({ type: "gap", from: position + 1, count: missing });
-      const post = readPost(entry);
+      const post = readPost(nc, entry);
       if (post === undefined) tell({ type: "unreadable", sequence: entry.seq });
       else await deliverPost(post);
       part = undefined;
