@@ -9,7 +9,12 @@ import { openConnection } from "../shared/broker/connect.ts";
 import { type Call, callOn } from "../shared/client/caller.ts";
 import { type EndpointClient, createEndpointClient } from "../shared/client/endpoint-client.ts";
 import { createRail } from "../shared/client/rail.ts";
-import { type ChannelMembers, readChannelMembers } from "../shared/client/members.ts";
+import {
+  type ChannelMembers,
+  type ChannelReached,
+  readChannelMembers,
+  readChannelReached,
+} from "../shared/client/members.ts";
 import { type Reads, createReads } from "../shared/client/reads.ts";
 import { watchDenials } from "../shared/client/denials.ts";
 import { type Credentials, dialedAs } from "../shared/client/identity.ts";
@@ -30,6 +35,8 @@ export type Rail = {
   readonly reads: Reads;
   /** Who hears a channel; for an observer, an admin or a deployer. */
   readonly members: (channel: string) => Promise<ChannelMembers>;
+  /** Whom a mention reaches there; for the same. */
+  readonly reached: (channel: string) => Promise<ChannelReached>;
   /** Calls a command of the provisioner; the answer is checked against its shape. */
   readonly ask: <S extends z.ZodType>(
     command: ProvisionerCommand,
@@ -124,6 +131,7 @@ export async function openRail(target: Target, credentials: Credentials): Promis
     me: identity.principal,
     reads,
     members: (channel) => readChannelMembers(call, channel, DEADLINE_MS),
+    reached: (channel) => readChannelReached(call, channel, DEADLINE_MS),
     endpoints: createEndpointClient({
       rail,
       reads: call,

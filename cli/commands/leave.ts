@@ -6,17 +6,14 @@
 import type { Command } from "commander";
 import type { Session } from "../../shared/client/session-types.ts";
 import { DeliveryCommand } from "../../shared/grants/commands.ts";
-import {
-  DurableLeaveAnswer,
-  DurableListAnswer,
-  type Membership,
-} from "../../shared/protocol/endpoint/delivery-shapes.ts";
+import { DurableLeaveAnswer, type Membership } from "../../shared/protocol/endpoint/delivery-shapes.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { typedPattern } from "../channel-names.ts";
 import { memberCredentials } from "../identity.ts";
 import type { Output } from "../output.ts";
 import { type Invocation, handle } from "../program.ts";
 import { withSession } from "../session.ts";
+import { standingMemberships } from "../standing.ts";
 
 export function registerLeave(program: Command): void {
   const command = program
@@ -39,19 +36,13 @@ async function leave({ options, out, target }: Invocation<object>, typed?: strin
 }
 
 async function list(session: Session, out: Output): Promise<void> {
-  let cursor: number | undefined;
   let count = 0;
-  do {
-    const args = cursor === undefined ? {} : { cursor };
-    const { data } = await session.call(EndpointName.Delivery, DeliveryCommand.DurableList, args);
-    const page = DurableListAnswer.parse(data);
-    for (const membership of page.memberships) {
-      if (membership.state === "left") continue;
-      out.item({ kind: "membership", ...membership }, wordsOf(membership));
-      count += 1;
-    }
-    ({ cursor } = page);
-  } while (cursor !== undefined);
+  const ask = async (args: object) =>
+    (await session.call(EndpointName.Delivery, DeliveryCommand.DurableList, args)).data;
+  for await (const membership of standingMemberships(ask)) {
+    out.item({ kind: "membership", ...membership }, wordsOf(membership));
+    count += 1;
+  }
   if (count === 0) out.note("no durable membership: join a durable channel, and copies are kept while you are away");
 }
 

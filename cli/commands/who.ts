@@ -1,13 +1,14 @@
 /**
  * `cotal who`: the roster, from a read that was completed (field case 16). `cotal who CHANNEL`: who hears a channel,
- * from the membership feed (§8), with the age of what it says and what it does not cover.
+ * from the membership feed (§8), with the age of what it says and what it does not cover; and whom only a mention
+ * reaches there (§4).
  */
 import type { Command } from "commander";
 import { isCode } from "../../shared/broker/errors.ts";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import { parseDotForm } from "../../shared/protocol/base/principals.ts";
 import type { RosterEntry } from "../../shared/protocol/chat/presence.ts";
-import type { FeedAge, FeedMember } from "../../shared/protocol/endpoint/delivery-shapes.ts";
+import type { FeedAge, FeedMember, ReachedMember } from "../../shared/protocol/endpoint/delivery-shapes.ts";
 import { View } from "../../shared/protocol/endpoint/views.ts";
 import { typedPattern } from "../channel-names.ts";
 import { askingCredentials, namedCredentials } from "../identity.ts";
@@ -61,8 +62,8 @@ async function whoHears({ options, out, target }: Invocation<WhoOptions>, name: 
   const credentials =
     (await namedCredentials(at, options, out, asks)) ??
     (isUserSpace(at) ? userCredentials(at, OWN_ACTOR, asks) : operatorCredentials(at));
-  const [{ view, members, unreadable }, roster] = await withRail(at, credentials, async (rail) =>
-    Promise.all([rail.members(channel), wholeRoster(rail.reads)]),
+  const [{ view, members, unreadable }, lists, roster] = await withRail(at, credentials, async (rail) =>
+    Promise.all([rail.members(channel), rail.reached(channel), wholeRoster(rail.reads)]),
   ).catch((thrown: unknown) => {
     throw toldWho(thrown);
   });
@@ -72,9 +73,20 @@ async function whoHears({ options, out, target }: Invocation<WhoOptions>, name: 
   if (out.json) for (const member of members) out.item({ kind: "hears", channel, ...named(names, member) });
   else if (rows.length === 0) out.item({ kind: "hears", channel }, `nobody hears #${channel}`);
   else out.item({ kind: "hears", channel }, ...table(rows));
+  const here = new Set(members.filter(({ live, durable }) => live.length + durable.length > 0).map(({ id }) => id));
+  const only = lists.reached.filter(({ id }) => !here.has(id));
+  if (out.json) for (const member of only) out.item({ kind: "reached", channel, ...member });
+  else if (only.length > 0) out.item({ kind: "reached", channel }, ...table(only.map(reachedRow)));
   if (out.json) out.item({ kind: "view", ...view });
-  for (const note of notesOf(view, unreadable)) out.note(note);
+  for (const note of notesOf(view, unreadable + lists.unreadable)) out.note(note);
 }
+
+const reachedRow = ({ name, by, id }: ReachedMember): string[] => [
+  oneLine(name),
+  "by mention only",
+  by.map((pattern) => `#${oneLine(pattern)}`).join(" "),
+  oneLine(id),
+];
 
 const named = (names: ReadonlyMap<string, string>, member: FeedMember): object => {
   const name = names.get(member.id);

@@ -15,6 +15,7 @@ import type { Groups } from "./fanout/groups.ts";
 import { proofOf } from "./proof/proof.ts";
 import { pendingPage } from "./proof/pending.ts";
 import { readMembers } from "./feed/members.ts";
+import { readReached } from "./feed/reached.ts";
 import type { Oracle } from "./oracle/oracle.ts";
 import type { Reload } from "./reload.ts";
 
@@ -46,7 +47,7 @@ export function deliveryHandlers({ oracle, anycast, groups, store, space, reload
       const membership = await groups.change({ kind: "leave", pattern: channel }, caller, signal);
       return membership === undefined ? {} : { membership };
     },
-    [Name.Members]: (args) => readMembers(store, space, args),
+    [Name.Members]: (args) => (args.of === "hears" ? readMembers : readReached)(store, space, args),
     [Name.ReloadCreds]: () => reload(),
     [Name.DurableList]: ({ cursor }, { caller }) => listMemberships(store, space, caller, cursor),
     [Name.AclSwept]: async (args, { signal }) => ({

@@ -57,8 +57,6 @@ export type ChannelsOptions = {
   readonly mailbox: Mailbox<InboxItem>;
   /** Where there is somebody to ask; not in an open space. */
   readonly memberships: Memberships | undefined;
-  /** A durable membership stands. */
-  readonly onMember: () => void;
   /** Live copies kept while a replay runs. */
   readonly seamCapacity: number;
   /** Epoch milliseconds. */
@@ -237,7 +235,6 @@ export function createChannels(options: ChannelsOptions): Channels {
       room.isMember = true;
       if (room.shortfall !== undefined) events.tell({ type: "joined-durable", channel });
       room.shortfall = undefined;
-      options.onMember();
     } catch (thrown) {
       const error = toCotalError(thrown);
       const message = shortfallOf(error);

@@ -41,11 +41,12 @@ export type { AgentView, AskedView } from "../protocol/endpoint/exchange-shapes.
 export type { Content, MessageOptions } from "./compose.ts";
 export type { AskItem, ChatItem, DmItem, InboxItem, Notice } from "./item.ts";
 export type { Handler, Handling, Inbox } from "./inbox.ts";
+export type { Reach } from "./reach.ts";
 export type { JoinOptions, Joined, Replayed } from "./room.ts";
 export type { SessionEvent, SessionStats } from "./events.ts";
 export type { CardOptions, PresenceChange } from "./presence.ts";
 export type { RosterChange, RosterWatch } from "./roster.ts";
-export { type ChannelMembers, readChannelMembers } from "./members.ts";
+export { type ChannelMembers, type ChannelReached, readChannelMembers, readChannelReached } from "./members.ts";
 export type { Call, CallResult } from "./caller.ts";
 export type { CallTarget } from "./call-target.ts";
 export type { CommandOptions, EndpointClient, RepeatOptions, ScatterOptions } from "./endpoint-client.ts";

@@ -55,8 +55,6 @@ export type Listening = {
   readonly listen: (options?: ListenOptions) => Promise<void>;
   /** The same, with its failure told to the reader. */
   readonly listenSoon: (options: ListenOptions | undefined) => void;
-  /** There is a durable membership: its copies are read from now on, wherever anything is. */
-  readonly backstop: () => void;
   readonly state: (rail: DurableRail) => PullState | "closed";
   readonly held: () => number;
   readonly reconnected: () => void;
@@ -135,15 +133,10 @@ export function createListening(options: ListeningOptions): Listening {
     await taker.begin();
   };
 
-  let isMember = false;
-  let isWanted = false;
-  const openBackstop = (): void => {
-    if (isMember && isWanted) open("durable", dlvDurable(me, identity.uid), DeliveryKind.Chat);
-  };
   const listen = async ({ dm = true, role = true, durable = true }: ListenOptions = {}): Promise<void> => {
     const isOpen = identity.mode === "open";
-    isWanted ||= durable;
-    openBackstop();
+    // Joined or not: a mention is kept for whoever may read the channel (§4).
+    if (durable && !isOpen) open("durable", dlvDurable(me, identity.uid), DeliveryKind.Chat);
     if (dm && !readers.has("dm")) {
       if (isOpen) await ensureOpenInbox(nc, identity);
       open("dm", dmDurable(me, identity.uid), DeliveryKind.Inst, identity.id);
@@ -162,10 +155,6 @@ export function createListening(options: ListeningOptions): Listening {
         events.tell({ type: "refused", error });
         mailbox.fail(error);
       });
-    },
-    backstop: () => {
-      isMember = true;
-      openBackstop();
     },
     state: (rail) => readers.get(rail)?.state() ?? "closed",
     held: () => [...readers.values()].reduce((sum, reader) => sum + reader.held(), 0),

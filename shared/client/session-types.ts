@@ -19,6 +19,7 @@ import type { Handler, Handling, Inbox } from "./inbox.ts";
 import type { InboxItem } from "./item.ts";
 import type { PresenceChange } from "./presence.ts";
 import type { PullState } from "./pull.ts";
+import type { Reach } from "./reach.ts";
 import type { RosterChange, RosterWatch } from "./roster.ts";
 
 /** The fact that a send rests on: stored in `stream` at `seq`. */
@@ -65,7 +66,7 @@ export type ListenOptions = {
   readonly dm?: boolean;
   /** Read the requests of the own role; true by default. */
   readonly role?: boolean;
-  /** Read the copies kept for this member, once a durable channel is joined; true by default. */
+  /** Read the copies kept for this member: of durable channels, and of mentions wherever it may read; true by default. */
   readonly durable?: boolean;
 };
 
@@ -123,10 +124,10 @@ export type Session = {
   /** Reads a channel's history, oldest first, within the read list of the credential. */
   readonly history: (channel: string, options?: HistoryOptions) => Promise<InboxItem[]>;
   readonly space: () => Promise<SpaceSettings>;
-  /** The channel registry, read now. */
+  /** The channel registry, read now and within the read list: what is joined, and what only a mention reaches (§4). */
   readonly channels: () => Promise<{
     readonly defaults: ChannelDefaults;
-    readonly channels: readonly { readonly channel: string; readonly config: ChannelConfig }[];
+    readonly channels: readonly { readonly channel: string; readonly config: ChannelConfig; readonly reach: Reach }[];
   }>;
   /** Who is here, read now. */
   readonly roster: () => Promise<RosterEntry[]>;

@@ -35,6 +35,7 @@ import { createPublisher } from "./publisher.ts";
 import { pooledRandom } from "./random.ts";
 import { createEndpointClient } from "./endpoint-client.ts";
 import { createRail } from "./rail.ts";
+import { reachOf } from "./reach.ts";
 import { createReads } from "./reads.ts";
 import { type OwnedWatch, readRoster, resolveWho, watchRoster } from "./roster.ts";
 import { createSeen } from "./seen.ts";
@@ -140,7 +141,6 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
     hidden,
     mode: identity.mode,
     memberships: identity.mode === "open" ? undefined : createMemberships(call, limits.readTimeoutMs),
-    onMember: () => listening.backstop(),
     seamCapacity: limits.liveCapacity,
     now: Date.now,
   });
@@ -243,7 +243,14 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
     }),
     history: (channel, historyOptions) => historyItems({ reads, events, space }, channel, historyOptions),
     space: async () => (await reads.space()).settings,
-    channels: () => reads.channels(),
+    channels: async () => {
+      const { defaults, channels: registered } = await reads.channels();
+      const joined = channels.joined().map(({ channel }) => channel);
+      return {
+        defaults,
+        channels: registered.map((entry) => ({ ...entry, reach: reachOf(entry.channel, joined, identity.mode) })),
+      };
+    },
     roster,
     resolve,
     watchRoster: (onChange) => {

@@ -136,6 +136,33 @@ describe("W4.04 a durable channel", () => {
     await to.close();
   });
 
+  test("W4.08 W4.06 what is joined is told from what a mention alone reaches, and the mention comes without a join", async () => {
+    for (const channel of ["w408.in", "w408.out", "w408.no"]) {
+      await space.call("channel-set", { channel, change: { deliveryClass: "live" } });
+    }
+    const to = await sessions.minted({ actor: "reached", subscribe: ["w408.in", "w408.out"], publish: [">"] });
+    await to.join("w408.in");
+    const reach = async () =>
+      (await to.channels()).channels
+        .filter(({ channel }) => channel.startsWith("w408."))
+        .map((entry) => `${entry.channel} ${entry.reach}`);
+    expect(await reach()).toEqual(["w408.in joined", "w408.out mention-reachable"]);
+    const from = await speaker();
+    for (const [channel, mentions] of [
+      ["w408.no", ["reached"]],
+      ["w408.out", []],
+      ["w408.out", ["reached"]],
+    ] as const) {
+      await passed((await from.send(channel, `${channel} ${mentions.length}`, { mentions })).seq);
+    }
+    // It has joined nothing that is durable.
+    expect(texts(await take(to, 1))).toEqual(["w408.out 1"]);
+    await settled(to);
+    await to.leave("w408.in");
+    expect(await reach()).toEqual(["w408.in mention-reachable", "w408.out mention-reachable"]);
+    await to.close();
+  }, 30_000);
+
   test("W8.13 W8.14 copies that the limit may have removed are told", async () => {
     await space.call("limits-set", { store: "delivery", maxPerSubject: 5 });
     const credential = await space.mint({ actor: "late", ...all });

@@ -10,6 +10,7 @@ import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
 import type { Lifecycle } from "../../shared/protocol/ledger/member-rows.ts";
 import { untilItEnds } from "../support/crash.ts";
 import { type FanoutRig, OWNER, type Running, joining, leaving, startFanoutRig } from "../support/fanout-rig.ts";
+import { holdAnswers } from "../support/held-answers.ts";
 import { failure } from "../support/refusal.ts";
 import { until } from "../support/sessions.ts";
 import { copiesOf, markerOf, rowsOf } from "../support/stored-copies.ts";
@@ -258,6 +259,24 @@ describe("W8.10 authority is the one of now", () => {
       expect(await failure(joined(running, who, "ending"))).toMatchObject({ code: "permission-denied" });
     });
     expect(await copies(who)).toEqual([]);
+  });
+
+  test("W7.10 a join that is asked for after its list was stored is judged by that list, whatever is being read then", async () => {
+    const who = await rig.member("hurried", ["before"]);
+    const held = holdAnswers(rig.nc, "$JS.API.STREAM.MSG.GET.KV_cotal_acl_main");
+    const running = rig.run({ through: held.nc });
+    try {
+      await until("it has claimed", () => running.events.some(({ type }) => type === "claimed"));
+      // The writer has read the lists, and has not looked at the requests.
+      await held.hold();
+      await rig.list(who, ["after"]);
+      const asked = running.ask(joining(who, "after", await rig.frontier()));
+      held.release();
+      expect(await asked).toMatchObject({ channel: "after", state: "joined" });
+    } finally {
+      held.release();
+      await running.stop();
+    }
   });
 
   test("W7.03 a channel that becomes live is copied no more, and again when it is durable", async () => {

@@ -5,9 +5,7 @@
  * queue) are refused.
  */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type BuiltProfile, PROFILES, type ScopeOf, profileRows } from "../../shared/grants/matrix.ts";
-import type { Account, Row } from "../../shared/grants/row.ts";
-import type { Credential } from "../../shared/trust/creds.ts";
+import type { Row } from "../../shared/grants/row.ts";
 import { daemonCredential, freshHolder, frontRoot, personOf } from "../support/holders.ts";
 import { ensureStreams, streamState } from "../../shared/broker/ensure.ts";
 import { leaderLast } from "../../shared/broker/reads.ts";
@@ -15,33 +13,23 @@ import { transferStream } from "../../shared/broker/resources.ts";
 import { jsApi, objectChunks, objectMeta } from "../../shared/protocol/base/broker-subjects.ts";
 import { type Probe, createProber, tap, until } from "../support/probe.ts";
 import { put } from "../support/raw-jetstream.ts";
-import { ECHO, echoHead, putHead } from "../support/heads.ts";
+import { echoHead, putHead } from "../support/heads.ts";
+import {
+  ACCOUNT,
+  BUILT,
+  EPOCH,
+  HEX,
+  type Held,
+  LAB,
+  MANAGER,
+  SESSION,
+  SPACE,
+  filled,
+  heldBy,
+} from "../support/every-credential.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 import { objectStream, transferBucket, transferObject } from "../../shared/protocol/base/names.ts";
 import { type Person, dash } from "./expected/kit.ts";
-
-const SPACE = "main";
-const LAB = "lab";
-const EPOCH = 7;
-/** What the views of this file name. */
-const MANAGER = "m".repeat(26);
-const SESSION = "s".repeat(26);
-const HEX = "ab".repeat(32);
-const ACCOUNT = `A${"F".repeat(55)}`;
-const AGENT = {
-  subscribe: ["general", "team.>", "ops.*", "a.*.b"],
-  publish: ["general", "team.>", "ops.*"],
-  role: "reviewer",
-};
-/** What it may ask of an endpoint, and what that comes to by the head that is registered. */
-const CAPABILITIES = [`${ECHO}@all`, "serve"];
-const OPENED = {
-  commands: [
-    { endpoint: ECHO, command: "say", scatter: true },
-    { endpoint: ECHO, command: "stop", modes: ["self", "owner", "any"], scatter: true },
-  ],
-  serves: true,
-} as const;
 
 let space: TestSpace;
 let sibling: Person;
@@ -56,119 +44,9 @@ beforeAll(async () => {
 
 afterAll(() => space.stop());
 
-/** One credential with the rows that it was minted from. */
-type Held = {
-  readonly credential: Credential;
-  readonly account: Account;
-  readonly rows: readonly Row[];
-  readonly me: Person;
-  readonly space: string;
-};
-
-const of = (credential: Credential, account: Account, at: string, rows: readonly Row[]): Held => ({
-  credential,
-  account,
-  rows: rows.filter((row) => row.account === account),
-  me: personOf(credential),
-  space: at,
-});
-
-let drawn = 0;
-/** A principal is active once only: each credential of this file gets an actor of its own. */
-const actor = (lead: string): string => `${lead}${(drawn += 1)}`;
-
-async function held(profile: BuiltProfile): Promise<Held[]> {
-  const OWNER = `u_${"d".repeat(26)}`;
-  const lab = { ...freshHolder(OWNER, "daemon"), space: LAB };
-  const daemon = async <Name extends BuiltProfile>(name: Name, scope: ScopeOf<Name>): Promise<Held[]> =>
-    Promise.all(
-      PROFILES[name].accounts.map(async (account) =>
-        of(await daemonCredential(space, name, account, scope), account, scope.space, profileRows(name, scope)),
-      ),
-    );
-  switch (profile) {
-    case "agent": {
-      const credential = await space.mint({ actor: actor("alice"), ...AGENT, capabilities: CAPABILITIES });
-      const { subscribe: allowSubscribe, publish: allowPublish, role } = AGENT;
-      const scope = { ...scopeOf(credential), allowSubscribe, allowPublish, role, ...OPENED };
-      return [of(credential, "front", SPACE, profileRows("agent", scope))];
-    }
-    case "service": {
-      const served = { endpoint: ECHO, commands: ["say", "stop"], epoch: EPOCH };
-      return daemon(profile, { ...lab, ...served, instanceId: lab.holder.uid });
-    }
-    case "operator": {
-      const credential = space.operator(SPACE);
-      return [of(credential, "front", SPACE, profileRows("operator", scopeOf(credential)))];
-    }
-    // Views are minted by the callout alone; here by the space's own key, with the rows that it would use.
-    case "channel-purger":
-    case "purger":
-    case "deployer":
-    case "dm-reader":
-      return daemon(profile, lab);
-    case "manager-caller":
-      return daemon(profile, { ...lab, managerInstanceId: MANAGER, capabilities: ["spawn"] });
-    case "session-caller":
-      return daemon(profile, { ...lab, session: { endpoint: "manager", sessionId: SESSION, epoch: EPOCH } });
-    case "transfer-writer":
-      return daemon(profile, { ...lab, transferWriter: { instanceId: MANAGER, hex: HEX } });
-    case "observer":
-    case "admin":
-    case "channel-writer":
-    case "probe": {
-      const credential = await space.mint({ actor: actor(profile.replace("-", "_")), profile });
-      return [of(credential, "front", SPACE, profileRows(profile, scopeOf(credential)))];
-    }
-    case "provisioner":
-      return daemon("provisioner", { ...lab, instanceId: lab.holder.uid, epoch: EPOCH });
-    case "ledger":
-      return daemon("ledger", lab);
-    case "auth-callout":
-    case "auth-edge":
-    case "auth-ledger":
-    case "history-purger":
-    case "registrar":
-    case "daemon-entrant":
-    case "store-upgrader":
-    case "membership-rw":
-    case "backup-reader":
-    case "space-restorer":
-      return daemon(profile, lab);
-    case "provisioner-desk":
-    case "auth-server":
-    case "delivery":
-    case "delivery-reader":
-      return daemon(profile, { ...lab, instanceId: lab.holder.uid, epoch: EPOCH });
-    case "connection-evictor":
-      return daemon(profile, { ...lab, spaceAccounts: [ACCOUNT] });
-    case "membership-observer":
-      return daemon(profile, { ...lab, frontAccount: ACCOUNT });
-    case "deprovisioner": {
-      const {
-        owner,
-        actor: name,
-        uid,
-      } = personOf(await space.mint({ actor: actor("target"), space: LAB, subscribe: ["general"] }));
-      return daemon("deprovisioner", { ...lab, target: { principal: { owner, actor: name }, uid } });
-    }
-    case "system-administrator":
-      return daemon("system-administrator", { ...lab, space: "broker" });
-  }
-}
-
-function scopeOf({ view }: Credential) {
-  return { space: view.space, holder: { principal: view.principal, uid: view.uid }, inboxNonce: view.inboxNonce };
-}
-
 /** What the row allows, with a token for each wildcard. */
 function sample(row: Row): Probe {
   return row.op === "pub" ? { op: "pub", subject: filled(row.subject) } : row;
-}
-
-function filled(subject: string): string {
-  const tokens = subject.split(".");
-  return tokens.map((token) => (token === "*" ? "n".repeat(26) : token === ">" ? "1.1.1.0.0" : token)).join(".");
 }
 
 /** Subjects beside a row's own. */
@@ -259,13 +137,9 @@ function isAllowed(probe: Probe, rows: readonly Row[]): boolean {
   );
 }
 
-const BUILT = (Object.keys(PROFILES) as (keyof typeof PROFILES)[]).filter(
-  (name): name is BuiltProfile => PROFILES[name].state === "built",
-);
-
 describe("W2.07 W3.07 W9.05 W9.07 W9.08 W9.09 W9.11 W9.12 W9.14 W9.15 PF.01 rows of the matrix at a live broker", () => {
   test.each(BUILT)("%s: every row is accepted, every neighbour refused", async (profile) => {
-    for (const one of await held(profile)) {
+    for (const one of await heldBy(space, profile)) {
       const prober = createProber(await space.connect(one.credential));
       expect(await prober.refused(one.rows.map(sample))).toEqual([]);
       const probes = one.rows.flatMap((row) => neighbours(row, one)).filter((probe) => !isAllowed(probe, one.rows));
@@ -280,7 +154,7 @@ describe("W9.15 W9.17 W132.11 PF.01 H16 the exact arity of what ends in *", () =
   test.each(["agent", "observer", "operator"] as const)(
     "%s: a subscription that ends in > in its place hears nothing deeper",
     async (profile) => {
-      const [one] = await held(profile);
+      const [one] = await heldBy(space, profile);
       if (one === undefined) throw new Error("no credential");
       const nc = await space.connect(one.credential);
       const root = await frontRoot(space, SPACE);
@@ -395,7 +269,7 @@ describe("W9.09 W10.18 an upload of a transcript", () => {
 
 describe("H30 the one wildcard endpoint of a client's grant", () => {
   test("is describe, on the class rail, as oneself; every other command names its endpoint", async () => {
-    const credential = await space.mint({ actor: actor("asker"), subscribe: ["general"] });
+    const credential = await space.mint({ actor: "asker", subscribe: ["general"] });
     const me = personOf(credential);
     const prober = createProber(await space.connect(credential));
     const call = (rail: string, endpoint: string, command: string, who: Person, more = ""): Probe => ({

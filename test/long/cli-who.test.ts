@@ -8,7 +8,7 @@ afterAll(endAll);
 const hears = async (plane: TestPlane, ...args: readonly string[]) =>
   (await plane.json("who", ...args)).filter(({ kind }) => kind === "hears");
 
-describe("W8.19 who hears a channel", () => {
+describe("W8.19 W4.08 who hears a channel, and whom only a mention reaches", () => {
   test("static: an observer sees who listens and who is a member while away; an agent and the operator are told what helps", async () => {
     const plane = await startPlane("--auth", "static");
     try {
@@ -33,7 +33,19 @@ describe("W8.19 who hears a channel", () => {
       const seen = await plane.run("who", "#general", "--as", "watcher");
       expect(seen.out).toMatch(/alice +durable +#general +u_/);
       expect(seen.err).toMatch(/as seen \d+ s ago$/m);
-      expect((await plane.run("who", "nowhere", "--as", "watcher")).out).toMatch(/nobody hears #nowhere/);
+      // Nobody hears it, and a mention reaches whoever may read it: no observer, which has no inbox.
+      const nowhere = (await plane.run("who", "nowhere", "--as", "watcher")).out;
+      expect(nowhere).toMatch(/nobody hears #nowhere\nalice +by mention only +#> +u_/);
+      expect(nowhere).not.toMatch(/watcher/);
+      expect(seen.out).not.toMatch(/by mention only/);
+      await plane.json("channel", "set", "general", "--class", "durable");
+      await plane.json("channel", "set", "lobby", "--class", "live");
+      const own = (await plane.run("channels", "--as", "alice")).out;
+      expect(own).toMatch(/#general +durable +all +joined/);
+      expect(own).toMatch(/#lobby +live +all +mention-reachable/);
+      // Who has no inbox, and an operator, are told nothing of the kind.
+      expect((await plane.run("channels", "--as", "watcher")).out).not.toMatch(/joined|mention/);
+      expect((await plane.run("channels")).out).not.toMatch(/joined|mention/);
       for (const as of [["--as", "alice"], []]) {
         const refused = await plane.run("who", "general", ...as);
         expect([refused.code, refused.err]).toEqual([1, matching(/observers and admins alone[^]*--profile observer/)]);

@@ -36,7 +36,13 @@ export type Running = {
   readonly steps: () => number;
 };
 
-export type RunOptions = { readonly die?: Death; readonly group?: number; readonly groups?: number };
+export type RunOptions = {
+  readonly die?: Death;
+  readonly group?: number;
+  readonly groups?: number;
+  /** Through what the writer reads and writes. */
+  readonly through?: NatsConnection;
+};
 
 export async function startFanoutRig() {
   const broker = await startBroker();
@@ -86,16 +92,16 @@ export async function startFanoutRig() {
     return (answer.json() as { seq: number }).seq;
   };
 
-  const run = ({ die, group = 0, groups = 1 }: RunOptions = {}): Running => {
+  const run = ({ die, group = 0, groups = 1, through = nc }: RunOptions = {}): Running => {
     const events: FanoutEvent[] = [];
     const stopping = new AbortController();
     const bell = createBell(nc, "main");
     const requests = createRequests(bell.ring);
-    const writer = createWriter({ nc, die });
+    const writer = createWriter({ nc: through, die });
     stopping.signal.addEventListener("abort", bell.ring);
     const tell = (event: FanoutEvent): void => void events.push(event);
     const ended = writeGroup(
-      { nc, space: "main", group, groups, instanceId: "test", writer, bell, requests, tell },
+      { nc: through, space: "main", group, groups, instanceId: "test", writer, bell, requests, tell },
       stopping.signal,
     ).finally(bell.stop);
     ended.catch(() => undefined);

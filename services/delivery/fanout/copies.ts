@@ -8,6 +8,7 @@
  *    last one, whoever goes on.
  * 3. Nobody is a target whose read list does not cover the channel now.
  */
+import type { NatsConnection } from "@nats-io/transport-node";
 import type { StoredEntry } from "../../../shared/broker/reads.ts";
 import { type CopyKind, Header } from "../../../shared/protocol/base/headers.ts";
 import { spaceSubjects } from "../../../shared/protocol/base/subjects.ts";
@@ -31,8 +32,15 @@ export type Target = {
   readonly rows: readonly Member[];
 };
 
-/** `undefined` for what nobody could show: it is passed over, and the line moves on. */
-export function readPost(entry: StoredEntry): Post | undefined {
+/** Bytes of a copy beside those of its post and its source's subject: headers of ours, and of its batch. */
+const BESIDE_BYTES = 1024;
+
+/**
+ * `undefined` for what nobody could show, and for what is so long that the broker would not carry a copy of it, which no
+ * client of the space can post (decision 2): it is passed over, and the line moves on.
+ */
+export function readPost({ info }: NatsConnection, entry: StoredEntry): Post | undefined {
+  if (entry.data.length + entry.subject.length + BESIDE_BYTES > (info?.max_payload ?? Infinity)) return undefined;
   const read = readDelivery(entry.subject, entry.data, entry.headers?.keys() ?? []);
   if (!read.ok) return undefined;
   const { target, message } = read.delivery;

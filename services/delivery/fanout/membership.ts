@@ -59,9 +59,8 @@ export function hasChanges({ view, requests }: Pick<MembershipParts, "view" | "r
 /** One round: what is asked for is begun, and everything that was begun is finished. False where that was nothing. */
 export async function changeMemberships(parts: MembershipParts): Promise<boolean> {
   const { nc, space, view, batching, position, requests } = parts;
-  // Whoever asks is answered by what was stored when he did.
   const asked = requests.waiting();
-  const [{ lastSeq }] = await Promise.all([streamState(nc, spaceNames(space).chat), view.refresh()]);
+  const { lastSeq } = await streamState(nc, spaceNames(space).chat);
   const answers = await begin(parts, lastSeq, asked);
   const open = view.cover.unfinished();
   if (open.length === 0) return false;
@@ -208,7 +207,7 @@ async function copyOne(
   const { space, view, batching, position, stamp, commit } = parts;
   const { subject } = targetOf(space, member.lifecycle.key);
   for await (const entry of between(parts, member.row.pattern, from, position())) {
-    const post = readPost(entry);
+    const post = readPost(parts.nc, entry);
     if (post === undefined || view.classOf(post.channel) !== "durable") continue;
     if (!view.reads(member.lifecycle.key, post.channel)) continue;
     if (others.some((other) => matchesRow(other, post.channel) && includes(other, entry.seq))) continue;

@@ -42,7 +42,7 @@ export type FanoutEvent =
   | { readonly type: "waiting"; readonly since: number | undefined }
   /** Posts that had left CHAT before they were read (`delivery.md` 7). */
   | { readonly type: "gap"; readonly from: number; readonly count: number }
-  /** A post that nobody could show. */
+  /** A post that nobody could show, or no copy could carry. */
   | { readonly type: "unreadable"; readonly sequence: number }
   | { readonly type: "unresolved" }
   | { readonly type: "swept"; readonly count: number };
@@ -135,7 +135,7 @@ async function write(options: GroupWriterOptions, run: Run, stopping: AbortSigna
   const targets = cachedTargets(options, view);
   const flush = async (more?: Pick<MarkerRow, "part">): Promise<void> => {
     part = more?.part;
-    await Promise.all([commit(more), view.refresh()]);
+    await Promise.all([commit(more), requests.before(view.refresh)]);
     await settle();
   };
 
@@ -165,7 +165,7 @@ async function write(options: GroupWriterOptions, run: Run, stopping: AbortSigna
     for (const entry of page) {
       const missing = entry.seq - position - 1;
       if (missing > 0) tell({ type: "gap", from: position + 1, count: missing });
-      const post = readPost(entry);
+      const post = readPost(nc, entry);
       if (post === undefined) tell({ type: "unreadable", sequence: entry.seq });
       else await deliverPost(post);
       part = undefined;
@@ -195,7 +195,7 @@ async function write(options: GroupWriterOptions, run: Run, stopping: AbortSigna
   let lastPostAt = Number.NEGATIVE_INFINITY;
   const posts = readPosts(nc, space, position, run.upTo);
   while (!stopping.aborted) {
-    const [page] = await Promise.all([posts.next(), view.refresh()]);
+    const [page] = await Promise.all([posts.next(), requests.before(view.refresh)]);
     if (part === undefined || page[0]?.seq !== part.sequence) {
       part = undefined;
       await settle();

@@ -27,7 +27,7 @@ const PAGE = 200;
 export async function readMembers(
   nc: NatsConnection,
   space: string,
-  { channel, cursor }: MembersArgs,
+  { channel, cursor }: Omit<MembersArgs, "of">,
 ): Promise<MembersAnswer> {
   const bucket = spaceNames(space).bucket.membership;
   const view = await ageOf(nc, bucket);

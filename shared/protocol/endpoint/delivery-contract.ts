@@ -1,4 +1,5 @@
 /** The contract of the endpoint `delivery` (supplement A). Who may call what stands in the grants. */
+import { z } from "zod";
 import { AnycastStatus } from "../chat/anycast.ts";
 import { defineCluster } from "../contract/declare.ts";
 import * as shape from "./delivery-shapes.ts";
@@ -9,7 +10,7 @@ const write = { class: "ephemeral", effect: "write" } as const;
 
 export const DELIVERY_CLUSTER = defineCluster({
   urn: "ai.cotal.delivery.v1",
-  revision: 3,
+  revision: 4,
   commands: [
     { name: "evict-principals", ...write, input: shape.PrincipalsArgs, output: shape.PrincipalsAnswer },
     { name: "durable-join", ...write, input: shape.DurableJoinArgs, output: shape.Membership },
@@ -23,7 +24,7 @@ export const DELIVERY_CLUSTER = defineCluster({
     { name: "pending", ...read, input: proof.PendingArgs, output: proof.PendingAnswer },
     { name: "groups-show", ...read, input: shape.GroupsShowArgs, output: shape.GroupsShowAnswer },
     { name: "proof", ...read, input: proof.ProofArgs, output: proof.ProofAnswer },
-    { name: "members", ...read, input: shape.MembersArgs, output: shape.MembersAnswer },
+    { name: "members", ...read, input: shape.MembersArgs, output: z.union([shape.MembersAnswer, shape.ReachedAnswer]) },
     { name: "reload-creds", ...write, input: shape.ReloadCredsArgs, output: shape.ReloadCredsAnswer },
   ],
 });

@@ -122,8 +122,12 @@ export const SWEEP_PATIENCE_MS = 3000;
 /** Kind of the detail of a refusal that names the instance which writes the caller's group: `{ instanceId }`. */
 export const WRITER_DETAIL = "ai.cotal.delivery.writer";
 
-/** Who hears a channel, or any of a pattern (§8): of who only looks. */
+/**
+ * Of who only looks: who `hears` a channel, or any of a pattern (§8); or whom a mention `reaches` there, because the
+ * read list covers it, joined or not (§4).
+ */
 export const MembersArgs = z.strictObject({
+  of: z.enum(["hears", "reaches"]).default("hears"),
   channel: z.string().refine(isChannelPattern, "a channel, or a pattern such as team.>"),
   cursor: count.optional(),
 });
@@ -161,6 +165,18 @@ export const MembersAnswer = z.looseObject({
   cursor: count.optional(),
 });
 export type MembersAnswer = z.infer<typeof MembersAnswer>;
+
+/** Whom a mention reaches there by its read list, as the rows are now: `by` are entries, at most `MAX_SHOWN_PATTERNS`. */
+export const ReachedMember = z.looseObject({ id: z.string(), name: z.string(), by: z.array(z.string()) });
+export type ReachedMember = z.infer<typeof ReachedMember>;
+
+/** Pages as of `MembersAnswer`. */
+export const ReachedAnswer = z.looseObject({
+  reached: z.array(ReachedMember),
+  unreadable: count,
+  cursor: count.optional(),
+});
+export type ReachedAnswer = z.infer<typeof ReachedAnswer>;
 
 export const ReloadCredsArgs = z.strictObject({});
 
