@@ -9,11 +9,11 @@
  * 2. Handled is remembered. What was given back or pushed out unread is forgotten where a durable copy is owed,
  *    so that the copy shows it; elsewhere it is gone, for there is no other (§4).
  */
-import type { Hold } from "./holds.ts";
+import type { Counted, Hold } from "./holds.ts";
 import type { Seen } from "./seen.ts";
 
 /** What an item in hand is settled with. */
-export type Settling = Pick<Hold, "deliveries" | "ack" | "nak">;
+export type Settling = Pick<Hold, "counts" | "ack" | "nak">;
 
 export type Hands = {
   /** `undefined`: it is in hand, or was handled. `isOwed` is asked when it is given back. */
@@ -33,7 +33,7 @@ export function createHands(seen: Seen): Hands {
     },
     attach: (key, hold) => {
       const mine = inHand.get(key);
-      mine?.holds.push(hold);
+      mine?.attach(hold);
       return mine !== undefined;
     },
   };
@@ -50,13 +50,19 @@ type Keeping = {
 class InHand implements Settling {
   readonly holds: Hold[];
   readonly #keeping: Keeping;
+  #shown: Counted | undefined;
 
   constructor(keeping: Keeping, hold: Hold | undefined) {
     this.#keeping = keeping;
     this.holds = hold === undefined ? [] : [hold];
   }
-  deliveries(): number {
-    return this.holds.reduce((most, each) => Math.max(most, each.deliveries()), 1);
+  counts(shown: Counted): void {
+    this.#shown = shown;
+    for (const each of this.holds) each.counts(shown);
+  }
+  attach(hold: Hold): void {
+    this.holds.push(hold);
+    if (this.#shown !== undefined) hold.counts(this.#shown);
   }
   ack(): void {
     if (this.#isOver(true)) for (const each of this.holds) each.ack();

@@ -12,12 +12,15 @@
  */
 import { AckBody, type AckInfo, nakBody } from "../protocol/base/broker-subjects.ts";
 
+/** What is shown of a copy, and says how often it was delivered: at least once. */
+export type Counted = { deliveries: number };
+
 /** Its functions are called on it, and not by themselves. */
 export type Hold = {
   /** Stream sequence of the first copy. */
   readonly seq: number;
-  /** How often the broker has delivered it. */
-  deliveries(): number;
+  /** From now on this says how often the broker has delivered it. */
+  counts(shown: Counted): void;
   ack(): void;
   nak(delayMs: number): void;
   settled(): boolean;
@@ -82,6 +85,7 @@ type Copy = {
   /** One ack subject for each stream sequence: a later delivery replaces an earlier one. Nearly always one. */
   readonly replies: Reply[];
   deliveries: number;
+  shown: Counted | undefined;
   newest: HeldCopy;
   /** Not renewed by itself: it is asked for first. */
   unshown: boolean;
@@ -100,6 +104,10 @@ type Doing = {
   readonly renew: (copy: Copy) => void;
 };
 
+function tell({ shown, deliveries }: Copy): void {
+  if (shown !== undefined) shown.deliveries = Math.max(shown.deliveries, deliveries);
+}
+
 /** A class and no record of functions: one of them is made for every message, and nine closures are a kilobyte. */
 class HeldHold implements Hold {
   readonly seq: number;
@@ -111,8 +119,9 @@ class HeldHold implements Hold {
     this.#copy = copy;
     this.#doing = doing;
   }
-  deliveries(): number {
-    return this.#copy.deliveries;
+  counts(shown: Counted): void {
+    this.#copy.shown = shown;
+    tell(this.#copy);
   }
   ack(): void {
     this.#doing.settle(this.#copy, AckBody.Ack, true);
@@ -200,6 +209,7 @@ export function createHolds(options: HoldsOptions): Holds {
     if (known === undefined) copy.replies.push({ seq, subject });
     else known.subject = subject;
     copy.deliveries = Math.max(copy.deliveries, info.deliveryCount);
+    tell(copy);
     copy.renewedAt = options.now();
     copy.lapsed = false;
   };
@@ -218,6 +228,7 @@ export function createHolds(options: HoldsOptions): Holds {
         label,
         replies: [],
         deliveries: 1,
+        shown: undefined,
         newest: { seq: receipt.info.streamSequence, count: receipt.info.deliveryCount, epoch: receipt.epoch },
         unshown: asked,
         renewedAt: 0,

@@ -81,10 +81,7 @@ export function makeItem(delivery: Delivery, source: ItemSource): InboxItem {
     ts: message.ts,
     mentions: message.mentions ?? [],
     historical: source.historical ?? false,
-    // A copy may be delivered again while it waits to be read.
-    get deliveries() {
-      return hold?.deliveries() ?? 1;
-    },
+    deliveries: 1,
     ack: () => hold?.ack(),
     nak: (delayMs = 0) => hold?.nak(delayMs),
   };
@@ -94,6 +91,8 @@ export function makeItem(delivery: Delivery, source: ItemSource): InboxItem {
   if (seq !== undefined) item.receivedSeq = seq;
   if (item.kind === "chat") item.channel = target;
   if (item.kind === "ask") item.role = target;
+  // A copy may be delivered again while it waits to be read. No getter: each object would be of a shape of its own.
+  hold?.counts(item);
   return item as InboxItem;
 }
 

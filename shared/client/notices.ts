@@ -32,7 +32,9 @@ export function createNoticeSorter(daemons: Daemons | undefined): NoticeSorter {
     sort: (item, deliver) => {
       const notice = item.kind === "dm" ? noticeIn(item) : undefined;
       if (notice === undefined || daemons === undefined) return deliver(item);
-      void daemon(daemons).then((id) => deliver(item.from.id === id ? { ...item, kind: "dm", notice } : item));
+      void daemon(daemons).then((id) =>
+        deliver(item.from.id === id ? Object.assign(item, { kind: "dm", notice } as const) : item),
+      );
     },
   };
 }

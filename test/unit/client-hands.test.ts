@@ -8,7 +8,9 @@ function hold(deliveries = 1) {
   const said: string[] = [];
   const made: Hold = {
     seq: 1,
-    deliveries: () => deliveries,
+    counts: (shown) => {
+      shown.deliveries = Math.max(shown.deliveries, deliveries);
+    },
     ack: () => void said.push("ack"),
     nak: (delayMs) => void said.push(`nak ${delayMs}`),
     settled: () => said.length > 0,
@@ -36,10 +38,12 @@ describe("W4.09 hands", () => {
   test("a durable copy that comes meanwhile is acknowledged with it, and not before", () => {
     const hands = createHands(createSeen());
     const item = hands.take("a", owed);
+    const shown = { deliveries: 1 };
+    item?.counts(shown);
     const copy = hold(3);
     expect(hands.attach("a", copy.made)).toBe(true);
     expect(copy.said).toEqual([]);
-    expect(item?.deliveries()).toBe(3);
+    expect(shown.deliveries).toBe(3);
     item?.ack();
     item?.nak(5);
     expect(copy.said).toEqual(["ack"]);
