@@ -21,6 +21,7 @@ import { FrontierRow, type GateRow, ledgerKey } from "../protocol/ledger/rows.ts
 import { revokeFamily } from "./family.ts";
 import { type Settle, drainObligations, undecided } from "./obligations.ts";
 import { demandHead, holderOf, moveGate, moveHead, readGate, readHead } from "./moves.ts";
+import { readReservation } from "./reservation.ts";
 import { type LedgerStore, createOrRead } from "./store.ts";
 
 export type Retiring = { readonly uid: string; readonly opId: string; readonly users: readonly string[] };
@@ -56,6 +57,7 @@ export async function beginRetirement(
       next: "nothing is left to end of the one that was meant",
     });
   }
+  await readReservation(store, uid);
   const opId = await freeze(store, uid, newOpId);
   const op = { opId, kind: "retirement" } as const;
   demandHead(await moveHead(store, principal, { kind: "retire", lifecycleUid: uid, op }), principal);
