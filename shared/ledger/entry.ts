@@ -89,7 +89,7 @@ async function enterOnce(store: LedgerStore, entry: CredentialEntry, wrote: { ro
 }
 
 /** The loser's own row (§13.1 mint protocol). Whoever moved it meanwhile had his own reason. */
-async function withdraw(store: LedgerStore, key: string): Promise<void> {
+export async function withdraw(store: LedgerStore, key: string): Promise<void> {
   const row = await readRow(store, "auth", key, CredentialRow);
   if (row?.value.state !== "active") return;
   await store.cas("auth", key, { ...row.value, state: "revoked" }, row.revision).catch((error: unknown) => {
