@@ -49,11 +49,15 @@ export async function enterDerived(store: LedgerStore, entry: DerivedEntry): Pro
       return await enterOnce(store, entry, wrote);
     } catch (error) {
       if (isConflict(error) && round < ROUNDS) continue;
-      if (wrote.row && error instanceof CotalError) await withdraw(store, keyOf(entry));
+      if (wrote.row && isVerdict(error)) await withdraw(store, keyOf(entry));
       throw error;
     }
   }
 }
+
+/** A gate that is shut, a handle that is revoked: not a race that was lost, or a broker that is silent, which may go on. */
+const isVerdict = (error: unknown): boolean =>
+  error instanceof CotalError && (error.code === ErrorCode.FailedPrecondition || error.code === ErrorCode.Expired);
 
 const keyOf = ({ uid, credentialId }: DerivedEntry): string => ledgerKey.cred(uid, credentialId);
 

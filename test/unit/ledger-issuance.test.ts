@@ -243,6 +243,22 @@ describe("PI.03 an issuance", () => {
     60_000,
   );
 
+  test("PI.03 PI.06 an end that has read the family before the credential is in it: the issuance itself takes that back", async () => {
+    const ledger = await born();
+    await issue(ledger.store(), request(refOf(carol), { credential: { id: userKey("C"), expires: NOW + 9 } }));
+    const cut: Source = { kind: "issued", ref: refOf(carol) };
+    const store = ledger.store();
+    const late: LedgerStore = {
+      ...store,
+      create: async (bucket, key, value) => {
+        if (key.startsWith("cred.")) await retireIssuance(ledger.store(), refOf(carol), "withdrawn");
+        return store.create(bucket, key, value);
+      },
+    };
+    expect(await failure(issue(late, request(ref, { sources: [cut] })))).toMatchObject({ code: "expired" });
+    expect(credential(ledger, alice.uid, userKey("A"))).toMatchObject({ state: "revoked" });
+  });
+
   test("PI.03 many of one lifecycle at once all get through, each under its own generation", async () => {
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), async (scheduler) => {
