@@ -53,28 +53,29 @@ export type IssueRequest = {
 /** The ceiling as it is written. Throws `bad-request` for what no evidence may say. */
 async function sealed(store: LedgerStore, request: IssueRequest): Promise<IssuedEvidence> {
   const { ref, permissions, expiresAt } = request;
-  const above = await Promise.all(request.sources.map((source) => lineageOf(store, source)));
+  const above = await Promise.all(
+    request.sources.flatMap((source) => (source.kind === "issued" ? [parentOf(store, source.ref)] : [])),
+  );
   const parsed = IssuedEvidence.safeParse({
     version: 1,
     ref,
-    sources: sourceSet([holderOf(ref), ...request.sources, ...above.flat()]),
+    sources: sourceSet([holderOf(ref), ...request.sources, ...above.flatMap(({ sources }) => sources)]),
     permissions,
     ...(expiresAt === undefined ? {} : { expiresAt }),
   });
   if (!parsed.success) {
     throw badRequest(`nobody can be issued this: ${parsed.error.issues[0]?.message ?? ""}`);
   }
-  if (expiresAt !== undefined && request.credential.expires > expiresAt) {
+  if ([parsed.data, ...above].some(({ expiresAt: end = Infinity }) => request.credential.expires > end)) {
     throw badRequest("a credential ends no later than what it is issued under", "let it end sooner");
   }
   return parsed.data;
 }
 
-async function lineageOf(store: LedgerStore, source: Source): Promise<readonly Source[]> {
-  if (source.kind !== "issued") return [];
-  const parent = await readEvidence(store, source.ref);
-  if (parent === undefined) throw spent(source.ref, undefined);
-  return parent.value.sources;
+async function parentOf(store: LedgerStore, ref: IssuedRef): Promise<IssuedEvidence> {
+  const parent = await readEvidence(store, ref);
+  if (parent === undefined) throw spent(ref, undefined);
+  return parent.value;
 }
 
 /** Rounds of an issuance that loses a compare-and-set to others of the same sources. */
@@ -102,7 +103,8 @@ async function issueOnce(store: LedgerStore, request: IssueRequest): Promise<Iss
   await demandReserved(store, evidence.sources);
   const begun = await moveAttempt(store, ref, { to: "prepared", ref, evidence: digest });
   if (begun.kind === "refused") throw spent(ref, begun.now?.value);
-  await createOrRead(store, "issued", issuedKey.evidence(ref), IssuedEvidence, evidence);
+  const kept = await createOrRead(store, "issued", issuedKey.evidence(ref), IssuedEvidence, evidence);
+  if (evidenceDigest(kept.value) !== digest) throw otherwise(ref);
   await Promise.all(
     evidence.sources.map((source) =>
       createOrRead(store, "issued", issuedKey.bySource(source, ref), IssuedIndexRow, { version: 1, source, ref }),
@@ -157,7 +159,9 @@ async function touch(store: LedgerStore, source: Source, { uid }: IssuedRef): Pr
   }
   if (source.kind === "issued") {
     const attempt = await readAttempt(store, source.ref);
-    if (attempt?.value.state !== "active") throw spent(source.ref, attempt?.value);
+    // One that is only prepared was never issued.
+    const isRetired = attempt?.value.state === "retired";
+    if (attempt?.value.state !== "active") throw spent(source.ref, isRetired ? attempt.value : undefined);
     await store.cas("issued", issuedKey.attempt(source.ref), attempt.value, attempt.revision);
   }
 }
@@ -170,6 +174,15 @@ function spent({ generation, ...holder }: IssuedRef, found: AttemptRow | undefin
   }
   const why = `the generation ${generation} of ${who} ${found === undefined ? "was never issued" : "is over"}`;
   return refuse(ErrorCode.Expired, why, "have it issued anew, under another generation");
+}
+
+function otherwise(ref: IssuedRef): CotalError {
+  const why = `the ledger row ${issuedKey.evidence(ref)} is other evidence than its attempt names`;
+  return refuse(
+    ErrorCode.FailedPrecondition,
+    why,
+    "nothing is decided on it; compare it with a backup, or restore the space",
+  );
 }
 
 function refuse(code: ErrorCode, message: string, next: string): CotalError {

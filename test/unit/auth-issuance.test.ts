@@ -67,7 +67,7 @@ describe("PI.06 what is taken back", () => {
     expect(asked).toEqual([]);
   });
 
-  test("W131L.02 a revoked handle, and a withdrawn issuance, are refused at once, and done when their holders are proved gone", async () => {
+  test("W131L.02 W131L.03 a revoked handle, and a withdrawn issuance, are refused at once, and done when their holders are proved gone", async () => {
     const { issuance, prove, holder, source } = await plane();
     const principal = { owner: OWNER, actor: "bob" };
     const entry = { principal, uid: source.uid, credentialId: userKey("B"), expires: credential.expires };

@@ -163,7 +163,18 @@ describe("W131S.02 a UID that is reserved for service custody", () => {
     expect(await heldGates(memoryParts(world.store))).toEqual({ held: [], unreadable: [`gate.${world.uid}`] });
   });
 
-  test("W131S.02 a marked reservation is closed, names its key's UID, and an actor worked out of its assignment", async () => {
+  test("W131S.01 the actor of an assignment, as another program works it out", () => {
+    const assigned = { accountPublicKey: ACCOUNT, space: "main", owner: OWNER, endpoint: "com.example.echo" };
+    const told = [INSTANCE, "iiiiiiiiiiiiiiiiiiii000034"].map((instanceId) =>
+      serviceActor({ ...assigned, instanceId }),
+    );
+    expect(told).toEqual([
+      "svc_50d5cgc5augle9u43dauqwgf3grt6rldilvympe9b7rtzn3d84",
+      "svc_006v81vmtr7h8dp38lbtd5u2iiae0a5n1o9n8smyogk81owype",
+    ]);
+  });
+
+  test("W131S.01 W131S.02 a marked reservation is closed, names its key's UID, and an actor worked out of its assignment", async () => {
     const whole = marked("q".repeat(26));
     expect(ReservationRow.safeParse(whole).success).toBe(true);
     expect(whole.assignment.actor).toMatch(/^svc_[0-9a-z]{50}$/);

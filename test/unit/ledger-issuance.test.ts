@@ -286,6 +286,15 @@ describe("PI.03 an issuance", () => {
     });
     const late = request(refOf(alice, 3), { expiresAt: NOW, credential: { id: userKey("D"), expires: NOW + 1 } });
     expect(await failure(issue(ledger.store(), late))).toMatchObject({ code: "bad-request" });
+    // Nor later than what it is cut from, which must be active itself.
+    const parent = request(refOf(bob), { expiresAt: NOW, credential: { id: userKey("E"), expires: NOW } });
+    await expect(issue(ledger.store({ at: 4, when: "after" }), parent)).rejects.toThrow(Died);
+    const cut = request(refOf(alice, 3), { sources: [{ kind: "issued", ref: refOf(bob) }] });
+    const soon = { ...cut, credential: { id: userKey("D"), expires: NOW } };
+    expect(await failure(issue(ledger.store(), soon))).toMatchObject({ code: "expired" });
+    await issue(ledger.store(), parent);
+    expect(await failure(issue(ledger.store(), cut))).toMatchObject({ code: "bad-request" });
+    await issue(ledger.store(), soon);
   });
 });
 
@@ -546,7 +555,7 @@ describe("W131L.02 what is redeemed under handles", () => {
     ["grandchild", ["A", "B", "D"]],
     ["stranger", ["A", "B", "C"]],
   ])(
-    "W131L.02 revoking %s ends whatever has it in its lineage, and nothing else; dead anywhere, it goes on",
+    "W131L.02 W131L.03 revoking %s ends whatever has it in its lineage, and nothing else; dead anywhere, it goes on",
     async (id, left) => {
       const gone = 4 - left.length;
       for (const when of ["before", "after"] as const) {
@@ -573,7 +582,7 @@ describe("W131L.02 what is redeemed under handles", () => {
     expect(credential(ledger, alice.uid, userKey("A"))).toBeUndefined();
   });
 
-  test("W131L.02 in every order of a redemption and a revocation of its parent: revoked is revoked", async () => {
+  test("W131L.02 W131L.03 in every order of a redemption and a revocation of its parent: revoked is revoked", async () => {
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), async (scheduler) => {
         const ledger = await born();
