@@ -33,6 +33,7 @@ import { ledgerKey } from "../protocol/ledger/rows.ts";
 import type { HandleSource, IssuedRef, Source } from "../protocol/ledger/source-rows.ts";
 import { enterDerived, openGate } from "./derived.ts";
 import { withdraw } from "./entry.ts";
+import { demandGrant } from "./live-grant.ts";
 import { retireIssuance } from "./issuance-end.ts";
 import { moveAttempt, readAttempt, readEvidence } from "./issued-moves.ts";
 import { isConflict } from "./moves.ts";
@@ -157,6 +158,8 @@ async function touch(store: LedgerStore, source: Source, { uid }: IssuedRef): Pr
     const gate = await openGate(store, principal(source.owner, source.actor), source.uid);
     await store.cas("auth", ledgerKey.gate(source.uid), gate.value, gate.revision);
   }
+  // Its row is nobody's to touch: a change that comes later is seen by every resolution.
+  if (source.kind === "grant") await demandGrant(store, source);
   if (source.kind === "issued") {
     const attempt = await readAttempt(store, source.ref);
     // One that is only prepared was never issued.

@@ -14,6 +14,7 @@ import { type IssuedEvidence, evidenceDigest } from "../protocol/ledger/issued-r
 import type { IssuedRef, Source } from "../protocol/ledger/source-rows.ts";
 import { openGate, openSource } from "./derived.ts";
 import { readAttempt, readEvidence } from "./issued-moves.ts";
+import { demandGrant } from "./live-grant.ts";
 import type { LedgerStore } from "./store.ts";
 
 /** Kind of the detail of a refusal for want of an issuance (supplement J). */
@@ -45,7 +46,7 @@ export async function callerAuthority(
 }
 
 /**
- * Throws `permission-denied` for what was never issued, `expired` for what is over, or whose handle is revoked,
+ * Throws `permission-denied` for what was never issued, `expired` for what is over, whose handle is revoked or grant changed,
  * `failed-precondition` where a lifecycle that it comes from is not current or its gate is shut, `unavailable` where it
  * moves all the time.
  */
@@ -90,6 +91,8 @@ async function demandLive(store: Pick<LedgerStore, "read">, source: Source, now:
     case "lifecycle":
       await openGate(store, principal(source.owner, source.actor), source.uid);
       return;
+    case "grant":
+      return demandGrant(store, source);
     case "handle":
       await openSource(store, source);
       return;

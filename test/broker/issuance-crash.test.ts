@@ -16,7 +16,7 @@ import { CotalError } from "../../shared/protocol/base/errors.ts";
 import { callerOf } from "../../shared/protocol/endpoint/grammar.ts";
 import { CredentialRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import { newKey } from "../../shared/trust/keys.ts";
-import { handle, lifecycleOf, refOf, request } from "../support/issued.ts";
+import { grantOf, handle, lifecycleOf, refOf, request } from "../support/issued.ts";
 import { EVERYTHING, OWNER, SIGN_IN } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
@@ -84,14 +84,16 @@ describe("PI.03 an issuance dies at every write", () => {
         const bob = await enrolled(`bob_${when}_${at}`);
         const ref = refOf(alice, at);
         const credential = { id: newKey("user").publicKey, expires: Math.floor(Date.now() / 1000) + 600 };
-        const asked = request(ref, { sources: [lifecycleOf(bob), handle(`${when}${at}`)], credential });
+        const granted = await grantOf(parts().ledger, alice);
+        const sources = [...granted, lifecycleOf(bob), handle(`${when}${at}`)];
+        const asked = request(ref, { sources, credential });
         const resolved = () => issuance().resolve(callerOf(ref));
         const died = await issuance({ at, when })
           .issue(asked)
           .then(() => false, isDead);
         expect([at, await resolved().then(() => true, isOurs)]).toEqual([
           at,
-          at === 13 || (at === 12 && when === "after"),
+          at === 14 || (at === 13 && when === "after"),
         ]);
         // Every other one goes on first; of the rest the source ends where it lies.
         if (at % 2 === 0) await issuance().issue(asked);
@@ -100,8 +102,8 @@ describe("PI.03 an issuance dies at every write", () => {
         expect(await failure(issuance().issue(asked))).toBeInstanceOf(CotalError);
         expect(await stateOf(alice.uid, credential.id)).not.toBe("active");
         if (died) continue;
-        // Attempt, evidence, index of three sources, bob's gate, credential, its index, both gates, accepted, attempt.
-        expect(at).toBe(13);
+        // Attempt, evidence, index of four sources, bob's gate, credential, its index, both gates, accepted, attempt.
+        expect(at).toBe(14);
         return;
       }
     },

@@ -40,7 +40,7 @@ import {
   startDeliveryService,
 } from "../support/delivery-service.ts";
 import { accountKeys, frontRoot } from "../support/holders.ts";
-import { handle, lifecycleOf, refOf, request } from "../support/issued.ts";
+import { grantOf, handle, lifecycleOf, refOf, request } from "../support/issued.ts";
 import { EVERYTHING } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
@@ -182,7 +182,7 @@ describe("PI.06 an issued caller", () => {
     const key = newKey("user");
     await issuance().issue(
       request(ref, {
-        sources: [lifecycleOf(source)],
+        sources: [...(await grantOf(parts().ledger, holder)), lifecycleOf(source)],
         permissions: ceilingOf(caller),
         credential: { id: key.publicKey, expires: expires() },
       }),
@@ -207,7 +207,8 @@ describe("PI.06 an issued caller", () => {
     expect(await say(again, caller)).toEqual({ refused: "expired" });
     const own = await auth.connect(holder.answer);
     expect(own.nc.isClosed()).toBe(false);
-    expect(await failure(issuance().issue(request(ref)))).toMatchObject({ code: "expired" });
+    const late = request(ref, { sources: await grantOf(parts().ledger, holder) });
+    expect(await failure(issuance().issue(late))).toMatchObject({ code: "expired" });
   }, 90_000);
 });
 

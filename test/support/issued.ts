@@ -1,7 +1,8 @@
 /** What issued authority is tried with: references, ceilings, handles, keys. */
 import type { IssueRequest } from "../../shared/ledger/issuance.ts";
 import type { IssuedPermissions } from "../../shared/protocol/ledger/issued-rows.ts";
-import type { HandleSource, IssuedRef, LifecycleSource } from "../../shared/protocol/ledger/source-rows.ts";
+import type { LedgerStore } from "../../shared/ledger/store.ts";
+import type { HandleSource, IssuedRef, LifecycleSource, Source } from "../../shared/protocol/ledger/source-rows.ts";
 
 type Holder = { readonly owner: string; readonly actor: string; readonly uid: string };
 
@@ -25,6 +26,12 @@ export const lifecycleOf = ({ owner, actor, uid }: Holder): LifecycleSource => (
   actor,
   uid,
 });
+
+/** The grant of an actor as it stands now; none where nobody is granted by a row. */
+export async function grantOf(store: Pick<LedgerStore, "read">, { owner, actor, uid }: Holder): Promise<Source[]> {
+  const row = await store.read("auth", `actor.${owner}.${actor}`);
+  return row.kind === "value" ? [{ kind: "grant", owner, actor, uid, revision: row.revision }] : [];
+}
 
 export const handle = (id: string): HandleSource => ({ kind: "handle", issuerKeyId: "key1", id });
 

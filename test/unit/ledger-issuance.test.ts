@@ -21,6 +21,7 @@ import {
   issuedKey,
   stepAttempt,
 } from "../../shared/protocol/ledger/issued-rows.ts";
+import type { ActorRow } from "../../shared/protocol/ledger/actor-rows.ts";
 import { CredentialRow } from "../../shared/protocol/ledger/rows.ts";
 import { type IssuedRef, type Source, stepSourceGate } from "../../shared/protocol/ledger/source-rows.ts";
 import { CEILING, generation, handle, lifecycleOf, refOf, request, userKey } from "../support/issued.ts";
@@ -308,12 +309,29 @@ describe("PI.04 a resolution", () => {
   const ref = refOf(alice);
   const cut: Source = { kind: "issued", ref: refOf(carol) };
 
+  const granted: ActorRow = {
+    v: 1,
+    owner: alice.owner,
+    actor: alice.actor,
+    lifecycleUid: alice.uid,
+    state: "active",
+    kind: "interactive",
+    name: "Alice",
+    allowSubscribe: [],
+    allowPublish: [],
+    capabilities: [],
+    at: 1,
+  };
+
   async function issued(): Promise<MemoryLedger> {
     const ledger = await born();
     const parent = { expiresAt: NOW + 50, credential: { id: userKey("C"), expires: NOW + 9 } };
     await issue(ledger.store(), request(refOf(carol), parent));
     const own = { expiresAt: NOW + 100, credential: { id: userKey("A"), expires: NOW + 9 } };
-    await issue(ledger.store(), request(ref, { ...own, sources: [lifecycleOf(bob), handle("h1"), cut] }));
+    ledger.put("auth", `actor.${OWNER}.alice`, granted);
+    const row = await ledger.store().read("auth", `actor.${OWNER}.alice`);
+    const grant: Source = { kind: "grant", ...alice, revision: row.kind === "value" ? row.revision : 0 };
+    await issue(ledger.store(), request(ref, { ...own, sources: [grant, lifecycleOf(bob), handle("h1"), cut] }));
     return ledger;
   }
 
@@ -321,8 +339,8 @@ describe("PI.04 a resolution", () => {
     const ledger = await issued();
     const { evidence, revision } = await resolveIssued(ledger.store(), ref, NOW);
     expect(evidence).toMatchObject({ ref, permissions: CEILING, expiresAt: NOW + 100 });
-    // Its own, bob's, the handle, carol's issuance, and carol's lifecycle, which that comes from.
-    expect(evidence.sources).toHaveLength(5);
+    // Its own, its grant, bob's, the handle, carol's issuance, and carol's lifecycle, which that comes from.
+    expect(evidence.sources).toHaveLength(6);
     const raw = await ledger.store().read("issued", issuedKey.attempt(ref));
     expect(raw).toMatchObject({ kind: "value", revision });
   });
@@ -335,12 +353,15 @@ describe("PI.04 a resolution", () => {
     ["its handle is frozen, and its index not read yet", "expired", (ledger) => freeze(ledger)],
     ["what it was cut from is retired", "expired", (ledger) => retireIssuance(ledger.store(), refOf(carol), "x")],
     ["whose issuance it was cut from has ended", "expired", (ledger) => end(ledger.store(), carol)],
+    ["its grant was written anew, be it the same", "expired", (ledger) => regrant(ledger, granted)],
+    ["its grant is revoked", "expired", (ledger) => regrant(ledger, { ...granted, state: "revoked" })],
     ["its attempt is of other evidence", "failed-precondition", (ledger) => forge(ledger)],
     ["its evidence was deleted", "failed-precondition", (ledger) => ledger.mark("issued", issuedKey.evidence(ref))],
     ["its attempt was deleted", "failed-precondition", (ledger) => ledger.mark("issued", issuedKey.attempt(ref))],
   ];
   const hold = (ledger: MemoryLedger, uid: string) =>
     ledger.put("auth", `gate.${uid}`, { state: "frozen", generation: 1, op: { opId: "t", kind: "takeover" } });
+  const regrant = (ledger: MemoryLedger, row: ActorRow) => ledger.put("auth", `actor.${OWNER}.alice`, row);
   const freeze = (ledger: MemoryLedger) => ledger.put("auth", "srcgate.key1.h1", { state: "frozen" });
   const forge = (ledger: MemoryLedger) =>
     ledger.put("issued", issuedKey.attempt(ref), { ...attemptOf(ledger, ref), evidence: `sha256:${"0".repeat(64)}` });

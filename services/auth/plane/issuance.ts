@@ -4,7 +4,8 @@
  *
  * Invariants
  * 1. The plane writes, for its own space; asking what is issued needs none.
- * 2. A taking back has succeeded when nothing of it is good any more and every connection of its holders from before is
+ * 2. What is issued to an actor names the grant that its ceiling was made from, so a narrowing ends it.
+ * 3. A taking back has succeeded when nothing of it is good any more and every connection of its holders from before is
  *    proved ended; until then it throws, what is denied stays denied, and asked again it goes on.
  *
  * No door leads here yet: managers, redemptions and the workflow host bring theirs.
@@ -14,14 +15,15 @@ import { holdersOf } from "../../../shared/ledger/family.ts";
 import { type IssueRequest, issue, renew } from "../../../shared/ledger/issuance.ts";
 import { retireIssuance, revokeHandle } from "../../../shared/ledger/issuance-end.ts";
 import { type Resolved, callerAuthority } from "../../../shared/ledger/resolve-issued.ts";
-import { badRequest } from "../../../shared/protocol/base/errors.ts";
-import { principal } from "../../../shared/protocol/base/principals.ts";
+import { ErrorCode, badRequest } from "../../../shared/protocol/base/errors.ts";
+import { dotForm, principal } from "../../../shared/protocol/base/principals.ts";
 import type { Caller } from "../../../shared/protocol/endpoint/grammar.ts";
 import { isSameRef } from "../../../shared/protocol/ledger/issued-rows.ts";
 import type { CredentialRow } from "../../../shared/protocol/ledger/rows.ts";
 import type { HandleSource, IssuedRef } from "../../../shared/protocol/ledger/source-rows.ts";
+import { readActor } from "./actor-reads.ts";
 import { endHolders } from "./holders.ts";
-import { type PlaneParts, demandPlane, settled } from "./parts.ts";
+import { type PlaneParts, demandPlane, refusal, settled } from "./parts.ts";
 
 export type Issuance = {
   /** The credential may leave once this resolves. */
@@ -51,10 +53,12 @@ export function createIssuance(parts: PlaneParts): Issuance {
   return {
     issue: async (request) => {
       ofSpace(request.ref);
+      await demandGrantNamed(parts, request);
       await writing(() => issue(ledger, request));
     },
     renew: async (request) => {
       ofSpace(request.ref);
+      await demandGrantNamed(parts, request);
       const now = await writing(() => renew(ledger, request));
       // What it was issued before is over, and its holder may be connected by it.
       if (!isSameRef(now, request.ref)) await endHolders(parts, [principal(now.owner, now.actor)]);
@@ -68,4 +72,20 @@ export function createIssuance(parts: PlaneParts): Issuance {
     redeem: (entry) => writing(() => enterDerived(ledger, entry)),
     revokeHandle: (handle) => takenBack(() => revokeHandle(ledger, handle)),
   };
+}
+
+/** Whoever made the ceiling says of which grant: it alone knows what it has read. A static space grants nobody by a row. */
+async function demandGrantNamed({ ledger }: PlaneParts, { ref, sources }: IssueRequest): Promise<void> {
+  const p = principal(ref.owner, ref.actor);
+  const row = await readActor(ledger, p);
+  if (row === undefined) return;
+  const isNamed = sources.some(
+    (one) => one.kind === "grant" && one.owner === p.owner && one.actor === p.actor && one.revision === row.revision,
+  );
+  if (isNamed) return;
+  throw refusal(
+    ErrorCode.FailedPrecondition,
+    `what is issued to ${dotForm(p)} must name its grant as it stands now`,
+    "read the grant, make the ceiling from it, and name its revision among the sources",
+  );
 }

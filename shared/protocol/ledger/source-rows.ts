@@ -32,8 +32,19 @@ export type HandleSource = z.infer<typeof HandleSource>;
 export const LifecycleSource = z.strictObject({ kind: z.literal("lifecycle"), owner: token, actor: token, uid });
 export type LifecycleSource = z.infer<typeof LifecycleSource>;
 
+/** What an actor was granted, as its row stood when a ceiling was made of it: whatever changes that row ends this. */
+export const GrantSource = z.strictObject({
+  kind: z.literal("grant"),
+  owner: token,
+  actor: token,
+  uid,
+  revision: z.int().positive().max(Number.MAX_SAFE_INTEGER),
+});
+export type GrantSource = z.infer<typeof GrantSource>;
+
 export const Source = z.discriminatedUnion("kind", [
   LifecycleSource,
+  GrantSource,
   HandleSource,
   /** An issuance that this one was cut from. */
   z.strictObject({ kind: z.literal("issued"), ref: IssuedRef }),
