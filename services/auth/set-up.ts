@@ -29,8 +29,8 @@ export type Upgrade = (steps: readonly Drift[]) => Promise<void>;
 
 /** Waits for the ledger's stores, and proves their shape. */
 export function storesAreThere(nc: NatsConnection, place: Place, upgrade: Upgrade): Promise<true> {
-  const { auth, records, acl, sessions } = spaceNames(place.space).bucket;
-  const mine = new Set([auth, records, acl, sessions].map(bucketStream));
+  const { auth, records, acl, sessions, issued, accepted } = spaceNames(place.space).bucket;
+  const mine = new Set([auth, records, acl, sessions, issued, accepted].map(bucketStream));
   const specs = spaceStreams(place.space, { replicas: 1 }).filter(({ name }) => mine.has(name));
   return whenMade(place, async () => {
     // How many copies there are is the space's own choice.

@@ -178,17 +178,31 @@ function allBuckets(space: string): string[] {
 /** Whose name an endpoint's is, an instance's gate, its credentials (§13.1). */
 const SERVING_FAMILIES = ["servicename", "epgate", "epcred"] as const;
 
+/** Gates of handles, and what was redeemed under each (§13.1). */
+const SOURCE_FAMILIES = ["srcgate", "bysrc"] as const;
+
+/** Issued authority (§13.15): evidence, attempts, the index from their sources; and what was accepted. */
+function issuedRows(space: string): Row[] {
+  const { issued, accepted } = spaceNames(space).bucket;
+  const why = "§13.15 issued authority";
+  return [
+    ...["v1", "attempt.v1", "bysource.v1"].map((family) => pub(store, kvKey(issued, `${family}.>`), why)),
+    pub(store, kvKey(accepted, "accepted.v1.*"), why),
+  ];
+}
+
 /** The ledger's own credential (decision H14): the auth service takes it over. */
 export function ledgerRows(scope: HolderScope): Row[] {
   const { bucket } = spaceNames(scope.space);
-  const stores = [bucket.auth, bucket.records, bucket.acl].map(bucketStream);
+  const stores = [bucket.auth, bucket.records, bucket.acl, bucket.issued, bucket.accepted].map(bucketStream);
   return [
     inbox(store, scope),
     ...stores.flatMap((stream) => [
       pub(store, jsApi.streamInfo(stream), "supplement H, shape proof"),
       pub(store, jsApi.messageGet(stream), "§13.9 leader reads"),
     ]),
-    ...["gate", "cred", "stage", ...SERVING_FAMILIES].map((family) =>
+    ...issuedRows(scope.space),
+    ...["gate", "cred", "stage", ...SOURCE_FAMILIES, ...SERVING_FAMILIES].map((family) =>
       pub(store, kvKey(bucket.auth, `${family}.>`), "§13.1 ledger rows"),
     ),
     ...["uid", "lifecycle", "frontier"].map((family) =>
@@ -204,7 +218,16 @@ export function authCalloutRows(scope: HolderScope): Row[] {
 }
 
 /** Families of the auth and records buckets that the auth service writes (§10, §13.1, decision H45). */
-const AUTH_FAMILIES = ["gate", "cred", "stage", "actor", "natkey", ...SERVING_FAMILIES, ...CHAT_FAMILIES] as const;
+const AUTH_FAMILIES = [
+  "gate",
+  "cred",
+  "stage",
+  "actor",
+  "natkey",
+  ...SOURCE_FAMILIES,
+  ...SERVING_FAMILIES,
+  ...CHAT_FAMILIES,
+] as const;
 const RECORD_FAMILIES = ["uid", "lifecycle", "frontier"] as const;
 
 /** The auth service in the store: its ledger, and what a new lifecycle needs before anybody may use it. */
@@ -212,7 +235,8 @@ export function authLedgerRows(scope: HolderScope): Row[] {
   const names = spaceNames(scope.space);
   const { bucket } = names;
   // Sessions are read and never written: they belong to who serves them (§10).
-  const stores = [bucket.auth, bucket.records, bucket.acl, bucket.sessions].map(bucketStream);
+  const { auth, records, acl, sessions, issued, accepted } = bucket;
+  const stores = [auth, records, acl, sessions, issued, accepted].map(bucketStream);
   const durables = [names.dm, names.dlv, names.task];
   return [
     inbox(store, scope),
@@ -228,6 +252,7 @@ export function authLedgerRows(scope: HolderScope): Row[] {
       pub(store, kvKey(bucket.records, `${family}.>`), "§13.1 reservation, head, frontier"),
     ),
     pub(store, kvKey(bucket.acl, ">"), "read ACL of each lifecycle (H34)"),
+    ...issuedRows(scope.space),
     ...[names.chat, ...durables].map((stream) =>
       pub(store, jsApi.streamInfo(stream), "§8 where an inbox begins, §13.1 where a lifecycle ended"),
     ),

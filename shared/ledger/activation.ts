@@ -10,11 +10,13 @@
  *    passes, so a crash anywhere converges under the same operation id.
  * 2. The loser of the head CAS terminalises its own orphan gate and never takes the winner's UID.
  * 3. Frontiers are captured in `prepare`, after the head is active: after any gap of the alias.
+ * 4. A UID that is marked for service custody is refused before anything is written (`reservation.ts`).
  */
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import { type Principal, type RandomBytes, dotForm, drawLifecycleUid, drawNonce } from "../protocol/base/principals.ts";
-import { ActivationStage, type GateOperation, type GateRow, UidRow, ledgerKey } from "../protocol/ledger/rows.ts";
+import { ActivationStage, type GateOperation, type GateRow, ledgerKey } from "../protocol/ledger/rows.ts";
 import { holderOf, moveGate, moveHead } from "./moves.ts";
+import { readReservation, reserve } from "./reservation.ts";
 import { type LedgerStore, createOrRead } from "./store.ts";
 
 export type ActivationRequest = {
@@ -46,12 +48,14 @@ export async function activate(
   prepare: (activated: Activated) => Promise<void>,
 ): Promise<Activated> {
   const { owner, actor } = request.principal;
+  const wanted = request.uid ?? drawLifecycleUid(request.random);
+  await readReservation(store, wanted);
   const staged = await createOrRead(store, "auth", ledgerKey.stage(request.opId), ActivationStage, {
     v: 1,
     opId: request.opId,
     owner,
     actor,
-    lifecycleUid: request.uid ?? drawLifecycleUid(request.random),
+    lifecycleUid: wanted,
     inboxNonce: request.inboxNonce ?? drawNonce(request.random),
     requestDigest: request.requestDigest,
   });
@@ -64,7 +68,7 @@ export async function activate(
   const { lifecycleUid: uid, inboxNonce } = staged.value;
   const op = { opId: request.opId, kind: "activation" } as const;
 
-  const reservation = await createOrRead(store, "records", ledgerKey.uid(uid), UidRow, {
+  const reservation = await reserve(store, {
     v: 1,
     lifecycleUid: uid,
     owner,
@@ -72,7 +76,7 @@ export async function activate(
     opId: request.opId,
     at: request.now,
   });
-  if (reservation.value.opId !== request.opId) throw conflict("the lifecycle UID is taken");
+  if (reservation.opId !== request.opId) throw conflict("the lifecycle UID is taken");
 
   const born = await moveGate(store, uid, { to: "frozen", op });
   // Open: an earlier run of this very operation has come that far; the UID is reserved for no other.

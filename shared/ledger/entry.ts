@@ -11,6 +11,7 @@ import { CredentialRow, ledgerKey } from "../protocol/ledger/rows.ts";
 import { stepHead } from "../protocol/ledger/head-machine.ts";
 import { notCurrent } from "./activation.ts";
 import { isConflict, readGate, readHead } from "./moves.ts";
+import { readReservation } from "./reservation.ts";
 import { type LedgerStore, readRow } from "./store.ts";
 
 export type CredentialEntry = {
@@ -45,7 +46,7 @@ async function enterOnce(store: LedgerStore, entry: CredentialEntry, wrote: { ro
   const { uid: lifecycleUid, credentialId } = entry;
   const gateKey = ledgerKey.gate(lifecycleUid);
   const rowKey = ledgerKey.cred(lifecycleUid, credentialId);
-  const gate = await readGate(store, lifecycleUid);
+  const [gate] = await Promise.all([readGate(store, lifecycleUid), readReservation(store, lifecycleUid)]);
   // After the gate: whatever moves them later has frozen it first, and then the touch below is lost.
   const [found, head] = await Promise.all([
     readRow(store, "auth", rowKey, CredentialRow),
@@ -88,7 +89,7 @@ async function enterOnce(store: LedgerStore, entry: CredentialEntry, wrote: { ro
 }
 
 /** The loser's own row (§13.1 mint protocol). Whoever moved it meanwhile had his own reason. */
-async function withdraw(store: LedgerStore, key: string): Promise<void> {
+export async function withdraw(store: LedgerStore, key: string): Promise<void> {
   const row = await readRow(store, "auth", key, CredentialRow);
   if (row?.value.state !== "active") return;
   await store.cas("auth", key, { ...row.value, state: "revoked" }, row.revision).catch((error: unknown) => {

@@ -5,10 +5,12 @@
  */
 import type { Principal } from "../protocol/base/principals.ts";
 import { demandHead, moveHead } from "./moves.ts";
+import { readReservation } from "./reservation.ts";
 import type { LedgerStore } from "./store.ts";
 
 /** Takes the next epoch. Throws `failed-precondition` if the lifecycle is not its alias's current one. */
 export async function takeEpoch(store: LedgerStore, p: Principal, lifecycleUid: string): Promise<number> {
+  await readReservation(store, lifecycleUid);
   const begun = await moveHead(store, p, { kind: "begin", lifecycleUid });
   return demandHead(begun, p).value.processEpoch;
 }

@@ -8,6 +8,7 @@
  *    a family that is not known whole is not revoked.
  */
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
+import { type Principal, parseDotForm } from "../protocol/base/principals.ts";
 import { CredentialRow, ledgerKey } from "../protocol/ledger/rows.ts";
 import { isConflict } from "./moves.ts";
 import { type LedgerStore, readRow } from "./store.ts";
@@ -19,14 +20,43 @@ const ROUNDS = 8;
 /** Every row of the family, revoked when this resolves. Safe to run again. */
 export async function revokeFamily(store: LedgerStore, uid: string): Promise<readonly CredentialRow[]> {
   const keys = await store.keys("auth", ledgerKey.credsOf(uid));
-  const rows: CredentialRow[] = [];
-  for (let at = 0; at < keys.length; at += AT_ONCE) {
-    rows.push(...(await Promise.all(keys.slice(at, at + AT_ONCE).map((key) => revoke(store, key, uid)))));
-  }
-  return rows;
+  return inBatches(keys, (key) => revokeRow(store, key, uid));
 }
 
-async function revoke(store: LedgerStore, key: string, uid: string): Promise<CredentialRow> {
+/** Those of the family whose lineage has one of these entries. */
+export async function revokeOfChain(
+  store: LedgerStore,
+  uid: string,
+  entries: ReadonlySet<string>,
+): Promise<readonly CredentialRow[]> {
+  const keys = await store.keys("auth", ledgerKey.credsOf(uid));
+  const rows = await inBatches(keys, async (key) => {
+    const row = await readRow(store, "auth", key, CredentialRow);
+    return row?.value.sourceChain.some((entry) => entries.has(entry)) === true ? revokeRow(store, key, uid) : undefined;
+  });
+  return rows.filter((row) => row !== undefined);
+}
+
+/** Who holds these, each once. */
+export function holdersOf(rows: readonly CredentialRow[]): readonly Principal[] {
+  return [...new Set(rows.map(({ holderPrincipal }) => holderPrincipal))].map((text) => {
+    const holder = parseDotForm(text);
+    if (holder === undefined) throw foreign(text);
+    return holder;
+  });
+}
+
+/** So many at once, in their order. */
+export async function inBatches<T, R>(all: readonly T[], one: (item: T) => Promise<R>): Promise<R[]> {
+  const done: R[] = [];
+  for (let at = 0; at < all.length; at += AT_ONCE) {
+    done.push(...(await Promise.all(all.slice(at, at + AT_ONCE).map(one))));
+  }
+  return done;
+}
+
+/** One row of the family, revoked when this resolves. */
+export async function revokeRow(store: LedgerStore, key: string, uid: string): Promise<CredentialRow> {
   for (let round = 1; ; round += 1) {
     const row = await readRow(store, "auth", key, CredentialRow);
     if (row?.value.lifecycleUid !== uid) throw foreign(key);

@@ -55,7 +55,8 @@ const ROUNDS = 8;
 
 type Move<T> = { readonly kind: "move"; readonly row: T } | { readonly kind: "done" | "refused" };
 
-async function move<T>(
+/** Reads, asks, writes; what is lost to somebody faster is asked about anew. */
+export async function move<T>(
   read: () => Promise<Row<T> | undefined>,
   ask: (found: T | undefined) => Move<T>,
   write: (row: T, pinned: number | undefined) => Promise<number>,

@@ -27,6 +27,7 @@ import {
   obligationMayMove,
 } from "../protocol/ledger/obligation-rows.ts";
 import { isConflict, readHead } from "./moves.ts";
+import { readReservation } from "./reservation.ts";
 import { type LedgerStore, type Row, createOrRead, readRow } from "./store.ts";
 
 type Bound = Omit<Extract<ObligationRow, { decision: "self" }>, "v" | "state" | "mappingRevision" | "policyRevision">;
@@ -57,7 +58,7 @@ export async function admit(
 }
 
 async function activeRevision(store: LedgerStore, target: Principal, uid: string): Promise<number | undefined> {
-  const head = await readHead(store, target);
+  const [head] = await Promise.all([readHead(store, target), readReservation(store, uid)]);
   return head?.value.state === "active" && head.value.lifecycleUid === uid ? head.revision : undefined;
 }
 

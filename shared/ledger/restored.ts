@@ -12,6 +12,7 @@ import { AclRow, ActivationStage, HeadRow, ledgerKey } from "../protocol/ledger/
 import type { Principal } from "../protocol/base/principals.ts";
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import type { Activated } from "./activation.ts";
+import { readReservation } from "./reservation.ts";
 import { rootCredentialId } from "./root.ts";
 import { type LedgerStore, readRow } from "./store.ts";
 
@@ -28,6 +29,7 @@ export async function adoptRestored(store: LedgerStore, p: Principal, row: AclRo
   const head = await readRow(store, "records", ledgerKey.head(p), HeadRow);
   if (head?.value.state !== "active") return undefined;
   const { lifecycleUid: uid } = head.value;
+  await readReservation(store, uid);
   const stage = await readRow(store, "auth", ledgerKey.stage(restoredOp("static", uid)), ActivationStage);
   const list = await readRow(store, "acl", ledgerKey.acl(p, uid), AclRow);
   if (stage === undefined || list === undefined) return undefined;

@@ -2,7 +2,8 @@
  * The end of a lifecycle (§13.1), in two halves with the end of its connections between them.
  *
  * `beginRetirement`: gate frozen under this operation, which is its durable intent · head `retiring` · every
- * credential row of the lifecycle revoked; it returns their ids, which a broker must refuse that asks no ledger.
+ * credential row of the lifecycle revoked, and everything that was issued from it retired; it returns the ids, which a
+ * broker must refuse that asks no ledger, and who else is let in by any of them.
  * `completeRetirement`: the rows counted once more · obligations drained · the frontier recorded · `cleanUp` (durables, ACL row, exact names) ·
  * gate `retired` · head `retired`.
  *
@@ -18,12 +19,20 @@ import { type Principal, dotForm } from "../protocol/base/principals.ts";
 import { stepGate } from "../protocol/ledger/gate-machine.ts";
 import { stepHead } from "../protocol/ledger/head-machine.ts";
 import { FrontierRow, type GateRow, ledgerKey } from "../protocol/ledger/rows.ts";
-import { revokeFamily } from "./family.ts";
+import { holdersOf, revokeFamily } from "./family.ts";
+import { retireBySource } from "./issuance-end.ts";
 import { type Settle, drainObligations, undecided } from "./obligations.ts";
 import { demandHead, holderOf, moveGate, moveHead, readGate, readHead } from "./moves.ts";
+import { readReservation } from "./reservation.ts";
 import { type LedgerStore, createOrRead } from "./store.ts";
 
-export type Retiring = { readonly uid: string; readonly opId: string; readonly users: readonly string[] };
+export type Retiring = {
+  readonly uid: string;
+  readonly opId: string;
+  readonly users: readonly string[];
+  /** Holders of what was issued to others with this lifecycle for a source (§13.15): their connections must end too. */
+  readonly others: readonly Principal[];
+};
 
 /**
  * The one operation that ends a managed lifecycle, whoever asks for it and however often (§13.1). A static space,
@@ -56,11 +65,14 @@ export async function beginRetirement(
       next: "nothing is left to end of the one that was meant",
     });
   }
+  await readReservation(store, uid);
   const opId = await freeze(store, uid, newOpId);
   const op = { opId, kind: "retirement" } as const;
   demandHead(await moveHead(store, principal, { kind: "retire", lifecycleUid: uid, op }), principal);
-  const users = (await revokeFamily(store, uid)).map(({ credentialId }) => credentialId);
-  return { uid, opId, users };
+  const family = await revokeFamily(store, uid);
+  const issued = await retireBySource(store, { kind: "lifecycle", ...principal, uid }, opId);
+  const users = [...family, ...issued].map(({ credentialId }) => credentialId);
+  return { uid, opId, users, others: holdersOf(issued) };
 }
 
 /** The operation that the end runs under: this one, or the one that has begun it before. */
@@ -105,6 +117,7 @@ export async function completeRetirement(
   }
   // A row that an entry left which lost to the freeze and died before it took it back: it was never released.
   await revokeFamily(store, uid);
+  await retireBySource(store, { kind: "lifecycle", ...principal, uid }, opId);
   // Whoever was admitted before the head moved is settled here, before any frontier closes (§13.8).
   await drainObligations(store, uid, settle);
   await createOrRead(store, "records", ledgerKey.frontier(uid), FrontierRow, { lifecycleUid: uid, opId, streams });

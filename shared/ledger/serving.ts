@@ -31,8 +31,8 @@ import {
   servingPrincipal,
 } from "../protocol/ledger/endpoint-rows.ts";
 import { stepEndpointGate } from "../protocol/ledger/endpoint-gate-machine.ts";
-import { UidRow, ledgerKey } from "../protocol/ledger/rows.ts";
 import { isConflict } from "./moves.ts";
+import { readReservation, reserve } from "./reservation.ts";
 import { type LedgerStore, type Row, createOrRead, readRow } from "./store.ts";
 
 export type ServingParts = {
@@ -151,14 +151,8 @@ async function beginFirst(parts: ServingParts, request: BeginRequest, nameRevisi
     throw refuse(ErrorCode.AlreadyExists, "this key was registered for another endpoint", "draw a new key");
   }
   const who = servingPrincipal(owner, instanceId);
-  const reserved = await createOrRead(ledger, "records", ledgerKey.uid(instanceId), UidRow, {
-    v: 1,
-    lifecycleUid: instanceId,
-    ...who,
-    opId,
-    at: now(),
-  });
-  if (reserved.value.opId !== opId) throw refuse(ErrorCode.AlreadyExists, "the instance id is taken", "draw a new key");
+  const reserved = await reserve(ledger, { v: 1, lifecycleUid: instanceId, ...who, opId, at: now() });
+  if (reserved.opId !== opId) throw refuse(ErrorCode.AlreadyExists, "the instance id is taken", "draw a new key");
   const { value } = await createOrRead(ledger, "auth", endpointKey.gate(endpoint, instanceId), EndpointGateRow, {
     state: "frozen",
     generation: 0,
@@ -176,6 +170,8 @@ async function beginFirst(parts: ServingParts, request: BeginRequest, nameRevisi
 async function takeOver(parts: ServingParts, request: BeginRequest, instanceId: string): Promise<Begun> {
   const { ledger } = parts;
   const { endpoint, owner, userKey } = request;
+  // An instance that serves under custody is its host's alone (§13.1).
+  await readReservation(ledger, instanceId);
   const key = endpointKey.gate(endpoint, instanceId);
   // Before the gate: so its epoch is never ahead of what the gate says.
   const held = await readRow(ledger, "auth", endpointKey.cred(endpoint, instanceId, userKey), EndpointCredentialRow);

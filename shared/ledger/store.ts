@@ -14,8 +14,8 @@ export type RawRow =
   | { readonly kind: "marker"; readonly revision: number }
   | { readonly kind: "value"; readonly revision: number; readonly value: unknown };
 
-/** The buckets that the ledger writes (§13.1, supplement B, decision H34). */
-export type LedgerBucket = "auth" | "records" | "acl";
+/** The buckets that the ledger writes (§13.1, §13.15, supplement B, decision H34). */
+export type LedgerBucket = "auth" | "records" | "acl" | "issued" | "accepted";
 /** Those it reads: sessions are written by who serves them (§10). */
 export type ReadBucket = LedgerBucket | "sessions";
 

@@ -19,6 +19,7 @@ import { stepHead } from "../protocol/ledger/head-machine.ts";
 import type { CredentialRow } from "../protocol/ledger/rows.ts";
 import { revokeFamily } from "./family.ts";
 import { demandHead, holderOf, moveGate, moveHead, readHead } from "./moves.ts";
+import { readReservation } from "./reservation.ts";
 import type { LedgerStore } from "./store.ts";
 
 export type Takeover = {
@@ -41,6 +42,7 @@ export async function takeOver(
   { principal, uid, opId, fromEpoch }: Takeover,
   barrier: (revoked: readonly CredentialRow[]) => Promise<void>,
 ): Promise<number> {
+  await readReservation(store, uid);
   const op = { opId, kind: "takeover" } as const;
   const step = { kind: "takeover", lifecycleUid: uid, opId, fromEpoch } as const;
   const head = await readHead(store, principal);

@@ -138,6 +138,10 @@ describe("a connect", () => {
     const words = await actOf(["serve", "spawn"]);
     read.length = 0;
     await authority.check(words);
+    // The reservation once for a lifecycle: it is written for ever.
+    expect(read.toSorted()).toEqual([...rows, "records uid"]);
+    read.length = 0;
+    await authority.check(words);
     expect(read.toSorted()).toEqual(rows);
     const named = await actOf(ALL);
     read.length = 0;

@@ -538,6 +538,14 @@ describe("the daemons' profiles", () => {
     expect(PROFILES["history-purger"].lifeSeconds).toBe(300);
   });
 
+  /** §13.15: evidence, attempts, the index from their sources, and what was accepted. */
+  const ISSUED = [
+    "pub $KV.cotal_issued_main.v1.>",
+    "pub $KV.cotal_issued_main.attempt.v1.>",
+    "pub $KV.cotal_issued_main.bysource.v1.>",
+    "pub $KV.cotal_accepted_main.accepted.v1.*",
+  ];
+
   test("the ledger writes its own families and nothing else; it reads by leader only (PD.08)", () => {
     const rows = rowsOf("ledger").map(({ op, subject }) => `${op} ${subject}`);
     expect(rows.filter((row) => row.startsWith("pub $KV")).toSorted()).toEqual(
@@ -545,6 +553,8 @@ describe("the daemons' profiles", () => {
         "pub $KV.cotal_auth_main.gate.>",
         "pub $KV.cotal_auth_main.cred.>",
         "pub $KV.cotal_auth_main.stage.>",
+        "pub $KV.cotal_auth_main.srcgate.>",
+        "pub $KV.cotal_auth_main.bysrc.>",
         "pub $KV.cotal_auth_main.servicename.>",
         "pub $KV.cotal_auth_main.epgate.>",
         "pub $KV.cotal_auth_main.epcred.>",
@@ -552,6 +562,7 @@ describe("the daemons' profiles", () => {
         "pub $KV.cotal_records_main.lifecycle.>",
         "pub $KV.cotal_records_main.frontier.>",
         "pub $KV.cotal_acl_main.>",
+        ...ISSUED,
       ].toSorted(),
     );
     expect(rows.filter((row) => row.includes("DIRECT.GET"))).toEqual([]);
@@ -575,8 +586,11 @@ describe("the daemons' profiles", () => {
         ...["gate", "cred", "stage", "actor", "natkey", "chatholder", "chatowner", "chatsession"].map(
           (family) => `pub $KV.cotal_auth_main.${family}.>`,
         ),
-        ...["servicename", "epgate", "epcred"].map((family) => `pub $KV.cotal_auth_main.${family}.>`),
+        ...["srcgate", "bysrc", "servicename", "epgate", "epcred"].map(
+          (family) => `pub $KV.cotal_auth_main.${family}.>`,
+        ),
         "pub $KV.cotal_auth_main.plane",
+        ...ISSUED,
         ...["uid", "lifecycle", "frontier"].map((family) => `pub $KV.cotal_records_main.${family}.>`),
         "pub $KV.cotal_acl_main.>",
       ].toSorted(),

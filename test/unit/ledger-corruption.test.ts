@@ -104,6 +104,8 @@ describe("which families may be gone", () => {
     expect(isPrunable("auth", "unheard-of.x")).toBe(false);
     expect(isPrunable("records", "unheard-of.x")).toBe(false);
     expect(isPrunable("sessions", "session.x")).toBe(false);
+    expect(isPrunable("issued", "attempt.v1.x")).toBe(false);
+    expect(isPrunable("accepted", "accepted.v1.x")).toBe(false);
   });
 
   test("PB.02 a marker where rows are pruned means that the row is gone", async () => {

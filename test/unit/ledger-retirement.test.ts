@@ -40,7 +40,7 @@ describe("the two halves", () => {
     const ledger = await born();
     const before = ledger.writes.length;
     const begun = await beginRetirement(ledger.store(), alice, "end");
-    expect(begun).toEqual({ uid: UID, opId: "end", users: [USER] });
+    expect(begun).toEqual({ uid: UID, opId: "end", users: [USER], others: [] });
     expect(ledger.writes.slice(before)).toEqual([`auth/gate.${UID}`, `records/${HEAD}`, `auth/cred.${UID}.${USER}`]);
     expect(ledger.row("auth", `gate.${UID}`)).toMatchObject({
       state: "frozen",
@@ -108,7 +108,7 @@ describe("an activation that died, and whose key is lost", () => {
     const dying = activate(ledger.store(), request, () => Promise.reject(new Error("died")));
     await expect(dying).rejects.toThrow("died");
     const begun = await beginRetirement(ledger.store(), alice, "end");
-    expect(begun).toEqual({ uid: UID, opId: "end", users: [] });
+    expect(begun).toEqual({ uid: UID, opId: "end", users: [], others: [] });
     await expect(activate(ledger.store(), request, async () => undefined)).rejects.toMatchObject({
       code: "failed-precondition",
     });
@@ -183,7 +183,12 @@ describe("what is refused", () => {
   test("a second retirement joins the first: its operation is the one that goes on", async () => {
     const ledger = await born();
     await beginRetirement(ledger.store(), alice, "end1");
-    expect(await beginRetirement(ledger.store(), alice, "end2")).toEqual({ uid: UID, opId: "end1", users: [USER] });
+    expect(await beginRetirement(ledger.store(), alice, "end2")).toEqual({
+      uid: UID,
+      opId: "end1",
+      users: [USER],
+      others: [],
+    });
   });
 
   test("a gate that another operation holds is a conflict that names it", async () => {

@@ -10,6 +10,7 @@
  */
 import { readGate } from "../../../shared/ledger/moves.ts";
 import { managedRetirementOpId } from "../../../shared/ledger/retirement.ts";
+import { readReservation } from "../../../shared/ledger/reservation.ts";
 import type { Row } from "../../../shared/ledger/store.ts";
 import { ErrorCode, badRequest } from "../../../shared/protocol/base/errors.ts";
 import { DERIVED_OWNER_TOKEN } from "../../../shared/protocol/base/grammar.ts";
@@ -243,6 +244,7 @@ async function writeRow(
   row: ActorRow,
 ): Promise<void> {
   const key = actorKey.actor(p);
+  await readReservation(ledger, row.lifecycleUid);
   if (found === undefined) await ledger.create("auth", key, row);
   else await ledger.cas("auth", key, row, found.revision);
 }

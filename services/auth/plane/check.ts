@@ -12,10 +12,14 @@
  * 2. A recheck reads every row of the auth bucket again that the yes rested on (§13.1: "in the same
  *    stream"). If none has moved, no end has begun meanwhile: an end's first writes are the actor's row and
  *    the gate. If one has, everything is asked again. A view rests on other buckets too: it is always asked.
- * 3. What a capability opens is read last, and only where the row names an endpoint. A registration that
+ * 3. A reservation is written once for ever, so one that was ordinary at one connect is not read again; it is
+ *    nothing that a yes could lose.
+ * 4. What a capability opens is read last, and only where the row names an endpoint. A registration that
  *    comes between that reading and the answer is the next connect's: it ends nobody.
  */
+import { LRUCache } from "lru-cache";
 import { resolveCapabilities } from "../../../shared/ledger/capabilities.ts";
+import { readReservation } from "../../../shared/ledger/reservation.ts";
 import { type LedgerStore, type RawRow, readRow } from "../../../shared/ledger/store.ts";
 import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import {
@@ -34,12 +38,20 @@ import { type ViewParts, viewRefusal } from "./views.ts";
 
 type CheckParts = ViewParts;
 
+/** Lifecycles whose reservation is known to be an ordinary one. */
+const MAX_ORDINARY = 10_000;
+
 const refuse = (code: ErrorCode, reason: string): Refused => ({ ok: false, code, reason });
 
 export function createCheck(parts: CheckParts): Pick<Authority, "check" | "recheck"> {
+  const ordinary = new LRUCache<string, true>({ max: MAX_ORDINARY });
+  const demandOrdinary = async (uid: string): Promise<void> => {
+    if (ordinary.has(uid)) return;
+    if ((await readReservation(parts.ledger, uid)) !== undefined) ordinary.set(uid, true);
+  };
   const check = async (act: BearerAct): Promise<Checked> => {
     try {
-      return await decide(parts, act);
+      return await decide(parts, act, demandOrdinary);
     } catch (thrown) {
       if (!(thrown instanceof CotalError)) throw thrown;
       // A row that is corrupt says which; a broker that is away says so. Nothing of either lets anybody in.
@@ -86,7 +98,11 @@ function watched(ledger: LedgerStore): { readonly ledger: LedgerStore; readonly 
   return { ledger: { ...ledger, read }, rows };
 }
 
-async function decide(given: CheckParts, act: BearerAct): Promise<Checked> {
+async function decide(
+  given: CheckParts,
+  act: BearerAct,
+  demandOrdinary: (uid: string) => Promise<void>,
+): Promise<Checked> {
   const { ledger, rows } = watched(given.ledger);
   const parts = { ...given, ledger };
   const { now } = parts;
@@ -104,6 +120,7 @@ async function decide(given: CheckParts, act: BearerAct): Promise<Checked> {
     readRow(ledger, "auth", ledgerKey.cred(uid, credentialId), CredentialRow),
     readRow(ledger, "records", ledgerKey.head(who), HeadRow),
     readRow(ledger, "auth", ledgerKey.gate(uid), GateRow),
+    demandOrdinary(uid),
   ]);
   const refused =
     ofActor(row?.value, who, uid) ??

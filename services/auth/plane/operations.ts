@@ -9,18 +9,11 @@
  * 3. An end that can't be finished yet stays as it is, is told, and is tried again while the plane is held.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import { readRow } from "../../../shared/ledger/store.ts";
+import { readReservation } from "../../../shared/ledger/reservation.ts";
 import { managedRetirementOpId } from "../../../shared/ledger/retirement.ts";
 import { CotalError, toCotalError } from "../../../shared/protocol/base/errors.ts";
 import { type Principal, principal } from "../../../shared/protocol/base/principals.ts";
-import {
-  GateRow,
-  HeadRow,
-  type OperationKind,
-  UidRow,
-  ledgerKey,
-  uidOfGate,
-} from "../../../shared/protocol/ledger/rows.ts";
+import { GateRow, HeadRow, type OperationKind, ledgerKey, uidOfGate } from "../../../shared/protocol/ledger/rows.ts";
 import type { PlaneParts } from "./parts.ts";
 import { finishEnd } from "./retire.ts";
 
@@ -50,8 +43,8 @@ export async function heldGates({ ledger, ledgerPage }: Parts, from?: number): P
     const gate = GateRow.safeParse(value).data;
     if (uid === undefined || gate === undefined) unreadable.push(key);
     else if (gate.state === "frozen") {
-      const reserved = await readRow(ledger, "records", ledgerKey.uid(uid), UidRow).catch(unlessOurs);
-      if (reserved?.value.lifecycleUid !== uid) unreadable.push(key);
+      const reserved = await readReservation(ledger, uid).catch(unlessOurs);
+      if (reserved === undefined) unreadable.push(key);
       else held.push({ ...principal(reserved.value.owner, reserved.value.actor), lifecycleUid: uid, ...gate.op });
     }
   }

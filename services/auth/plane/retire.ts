@@ -15,7 +15,13 @@
 import type { Connected } from "../../../shared/broker/still-connected.ts";
 import { type ActivationRequest, activate } from "../../../shared/ledger/activation.ts";
 import { readGate, readHead } from "../../../shared/ledger/moves.ts";
-import { beginRetirement, completeRetirement, managedRetirementOpId } from "../../../shared/ledger/retirement.ts";
+import {
+  type Retiring,
+  beginRetirement,
+  completeRetirement,
+  managedRetirementOpId,
+} from "../../../shared/ledger/retirement.ts";
+import { endHolders } from "./holders.ts";
 import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import { type Principal, dotForm } from "../../../shared/protocol/base/principals.ts";
 import { MAX_BEARER_SECONDS } from "../../../shared/trust/bearer.ts";
@@ -35,11 +41,11 @@ export async function beginToEnd(parts: PlaneParts, request: ActivationRequest):
 }
 
 /** Denies everything new. `undefined` if the lifecycle never began, or is over. */
-export async function beginEnd(parts: PlaneParts, p: Principal, uid: string): Promise<string | undefined> {
+export async function beginEnd(parts: PlaneParts, p: Principal, uid: string): Promise<Retiring | undefined> {
   return settled(parts, async () => {
     const head = await readHead(parts.ledger, p);
     if (head === undefined || head.value.lifecycleUid !== uid || head.value.state === "retired") return undefined;
-    return (await beginRetirement(parts.ledger, p, managedRetirementOpId(uid), uid)).opId;
+    return beginRetirement(parts.ledger, p, managedRetirementOpId(uid), uid);
   });
 }
 
@@ -57,10 +63,11 @@ export async function finishEnd(parts: PlaneParts, p: Principal, uid: string): P
 
 async function finishOnce(parts: PlaneParts, p: Principal, uid: string): Promise<void> {
   // First: from here on nobody gets in, and only therefore is the proof one.
-  const opId = await beginEnd(parts, p, uid);
-  if (opId === undefined) return;
+  const begun = await beginEnd(parts, p, uid);
+  if (begun === undefined) return;
   demandNobody(await endConnections(parts, p, uid), p, parts.now());
-  await complete(parts, p, uid, opId);
+  await endHolders(parts, begun.others);
+  await complete(parts, p, uid, begun.opId);
 }
 
 /** What is proved of the connections; `remains` says why it is not over yet, in words. */
@@ -74,11 +81,13 @@ export type Ended = {
 /** As far as it goes now. What is denied stays denied, whatever this says. */
 export async function endIfProved(parts: PlaneParts, p: Principal, uid: string): Promise<Ended> {
   return parts.ends(uid, async () => {
-    const opId = await beginEnd(parts, p, uid);
-    if (opId === undefined) return { opId, connections: { kind: "none" } };
+    const begun = await beginEnd(parts, p, uid);
+    if (begun === undefined) return { opId: undefined, connections: { kind: "none" } };
+    const { opId } = begun;
     const connections = await endConnections(parts, p, uid);
     try {
       demandNobody(connections, p, parts.now());
+      await endHolders(parts, begun.others);
       await complete(parts, p, uid, opId);
       return { opId, connections };
     } catch (thrown) {

@@ -8,7 +8,7 @@
  */
 import { RECORD_KINDS } from "./record-kinds.ts";
 
-export type FamilyBucket = "auth" | "records" | "acl" | "sessions";
+export type FamilyBucket = "auth" | "records" | "acl" | "sessions" | "issued" | "accepted";
 
 /**
  * Families of the auth bucket. `with-gate`: may be pruned once the gate over it is retired, and is kept until then.
@@ -40,6 +40,8 @@ export function isPrunable(bucket: FamilyBucket, key: string): boolean {
     case "acl":
       return true;
     case "sessions":
+    case "issued":
+    case "accepted":
       return false;
     case "auth":
       return Object.hasOwn(AUTH_FAMILIES, family) && AUTH_FAMILIES[family as keyof typeof AUTH_FAMILIES] === "prunable";

@@ -17,7 +17,7 @@ import { KeptCapabilities } from "../endpoint/capabilities.ts";
 const uid = z.string().regex(LIFECYCLE_UID);
 const token = z.string().regex(PRINCIPAL_TOKEN);
 /** A user key (static credentials), or the root of an incarnation that signs in (§10). */
-const credentialId = z.string().regex(new RegExp(`${USER_NKEY.source}|${ROOT_CREDENTIAL_ID.source}`));
+export const CredentialId = z.string().regex(new RegExp(`${USER_NKEY.source}|${ROOT_CREDENTIAL_ID.source}`));
 const count = z.number().int().nonnegative().max(Number.MAX_SAFE_INTEGER);
 
 /** Kinds of operation that may hold a gate frozen (§13.1). */
@@ -84,7 +84,7 @@ export const HeadRow = z.union([
 export type HeadRow = z.infer<typeof HeadRow>;
 
 export const CredentialRow = z.strictObject({
-  credentialId,
+  credentialId: CredentialId,
   holderPrincipal: z.string(),
   lifecycleUid: uid,
   sourceChain: z.array(z.string()).min(1),
@@ -104,7 +104,7 @@ export const AclRow = z.strictObject({
   capabilities: KeptCapabilities.optional(),
   /** The lifecycle has an inbox of its own: `dm_` and `dlv_` durables were made for it. */
   durables: z.boolean(),
-  credential: credentialId,
+  credential: CredentialId,
   at: count,
 });
 export type AclRow = z.infer<typeof AclRow>;

@@ -2,16 +2,18 @@
  * The auth service in the store: the ledger by leader reads, read lists, and the durables of a new
  * lifecycle (§8, §10, §13.1, supplement I). It reads nobody's messages.
  */
-import { type Expected, type Who, allStreams, dot, pub, sub } from "./kit.ts";
+import { type Expected, ISSUED_FAMILIES, type Who, allStreams, dot, pub, sub } from "./kit.ts";
 
 const LEDGER = ["gate", "cred", "stage", "actor", "natkey", "chatholder", "chatowner", "chatsession"];
 /** Whose name an endpoint is, and the gate and credentials of its instances. */
 const SERVING = ["servicename", "epgate", "epcred"];
-const FAMILIES = [...LEDGER, ...SERVING];
+/** Gates of handles, and what was redeemed under each. */
+const SOURCES = ["srcgate", "bysrc"];
+const FAMILIES = [...LEDGER, ...SERVING, ...SOURCES];
 
 export function authLedger(who: Who): Expected[] {
   const { space: s, elsewhere, stranger } = who;
-  const own = ["auth", "records", "acl", "sessions"].map((name) => `KV_cotal_${name}_${s}`);
+  const own = ["auth", "records", "acl", "sessions", "issued", "accepted"].map((name) => `KV_cotal_${name}_${s}`);
   const durables = [`DM_${s}`, `DLV_${s}`, `TASK_${s}`];
   const looked = [...own, `CHAT_${s}`, ...durables];
   // The space's settings are a row of the channel registry (H54).
@@ -26,7 +28,8 @@ export function authLedger(who: Who): Expected[] {
         ...FAMILIES.flatMap((family) => pub(`$KV.cotal_auth_${s}.${family}.>`)),
         ...pub(`$KV.cotal_auth_${s}.plane`),
         ...["uid", "lifecycle", "frontier"].flatMap((family) => pub(`$KV.cotal_records_${s}.${family}.>`)),
-        ...pub(`$KV.cotal_acl_${s}.>`),
+        ...pub(`$KV.cotal_acl_${s}.>`, `$KV.cotal_accepted_${s}.accepted.v1.*`),
+        ...ISSUED_FAMILIES.flatMap((family) => pub(`$KV.cotal_issued_${s}.${family}.>`)),
         ...durables.flatMap((stream) =>
           pub(`$JS.API.CONSUMER.CREATE.${stream}.*.>`, `$JS.API.CONSUMER.INFO.${stream}.*`),
         ),
@@ -65,6 +68,7 @@ export function authLedger(who: Who): Expected[] {
             (family) => `$KV.cotal_records_${s}.${family}.x`,
           ),
         ),
+        ...pub(`$KV.cotal_issued_${s}.>`, `$KV.cotal_issued_${s}.v2.x`, `$KV.cotal_accepted_${s}.accepted.v1.x.y`),
         // Sessions are read and never written (§10).
         ...pub(`$KV.cotal_sessions_${s}.session.x`, `$KV.cotal_sessions_${s}.>`),
         ...pub(`$KV.cotal_auth_${s}.plane.x`, `$KV.cotal_channels_${s}.x`, `$KV.cotal_presence_${s}.${dot(who)}`),

@@ -78,6 +78,9 @@ export const calls = (who: Who, ...commands: readonly string[]): Line[] => calls
 export const callsOf = (endpoint: string, who: Who, ...commands: readonly string[]): Line[] =>
   pub(...commands.map((command) => `cotal.${who.space}.ep.one.${endpoint}.${command}.${caller(who)}.*`));
 
+/** Of the bucket of issued authority (§13.15). */
+export const ISSUED_FAMILIES = ["v1", "attempt.v1", "bysource.v1"];
+
 /** Mediated reads that belong to every member of a space (decision H1). */
 export const MEMBER_READS = ["channels", "roster", "frontier", "history", "artifacts", "endpoints", "records"];
 

@@ -1,9 +1,9 @@
 /** Writes the identity ledger: its own families, by leader reads (§13.1, decision H14). */
-import { type Expected, type Who, allStreams, dot, pub, sub } from "./kit.ts";
+import { type Expected, ISSUED_FAMILIES, type Who, allStreams, dot, pub, sub } from "./kit.ts";
 
 export function ledger(who: Who): Expected[] {
   const { space: s, elsewhere } = who;
-  const own = [`KV_cotal_auth_${s}`, `KV_cotal_records_${s}`, `KV_cotal_acl_${s}`];
+  const own = ["auth", "records", "acl", "issued", "accepted"].map((name) => `KV_cotal_${name}_${s}`);
   return [
     {
       account: "store",
@@ -11,8 +11,13 @@ export function ledger(who: Who): Expected[] {
         ...sub(`_INBOX_${who.connId}.>`),
         ...own.flatMap((stream) => pub(`$JS.API.STREAM.INFO.${stream}`, `$JS.API.STREAM.MSG.GET.${stream}`)),
         ...pub(`$KV.cotal_auth_${s}.gate.>`, `$KV.cotal_auth_${s}.cred.>`, `$KV.cotal_auth_${s}.stage.>`),
-        // Whose name an endpoint is, and the gate and credentials of its instances.
-        ...["servicename", "epgate", "epcred"].flatMap((family) => pub(`$KV.cotal_auth_${s}.${family}.>`)),
+        // Gates of handles and what was redeemed under them; whose name an endpoint is, and the gate and credentials of
+        // its instances.
+        ...["srcgate", "bysrc", "servicename", "epgate", "epcred"].flatMap((family) =>
+          pub(`$KV.cotal_auth_${s}.${family}.>`),
+        ),
+        ...ISSUED_FAMILIES.flatMap((family) => pub(`$KV.cotal_issued_${s}.${family}.>`)),
+        ...pub(`$KV.cotal_accepted_${s}.accepted.v1.*`),
         ...pub(
           `$KV.cotal_records_${s}.uid.>`,
           `$KV.cotal_records_${s}.lifecycle.>`,
@@ -53,6 +58,7 @@ export function ledger(who: Who): Expected[] {
             (family) => `$KV.cotal_records_${s}.${family}.x`,
           ),
         ),
+        ...pub(`$KV.cotal_issued_${s}.>`, `$KV.cotal_issued_${s}.v2.x`, `$KV.cotal_accepted_${s}.accepted.v1.x.y`),
         ...pub(`$KV.cotal_auth_${s}.gate`, `$KV.cotal_channels_${s}.x`, `$KV.cotal_presence_${s}.${dot(who)}`),
         ...pub(
           `cotal.${s}.chat.${dot(who)}.general`,
