@@ -10,5 +10,7 @@ export default defineConfig({
     testTimeout: 30_000,
     hookTimeout: 60_000,
     teardownTimeout: 20_000,
+    // A second would be a bet on the machine.
+    expect: { poll: { timeout: 20_000 } },
   },
 });

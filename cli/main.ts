@@ -22,6 +22,7 @@ import { registerHistory } from "./commands/history.ts";
 import { registerJoin } from "./commands/join.ts";
 import { registerKeys } from "./commands/keys.ts";
 import { registerLeave } from "./commands/leave.ts";
+import { registerGroups } from "./commands/groups.ts";
 import { registerLimits } from "./commands/limits.ts";
 import { registerLogin } from "./commands/login.ts";
 import { registerLogout } from "./commands/logout.ts";
@@ -73,6 +74,7 @@ const COMMANDS: readonly ((program: Command) => void)[] = [
   registerScatter,
   registerSpace,
   registerLimits,
+  registerGroups,
   registerBackup,
   registerRestore,
   registerKeys,

@@ -41,14 +41,14 @@ export type OpenEdge = {
 
 export async function openEdge(source: EdgeSource): Promise<OpenEdge> {
   const { space, keys, authority, callout, connection, connects, onCallout } = source;
-  const { file, bearer } = keys;
+  const { file } = keys;
   const scope = { issuer: file.issuer, audience: bearerAudience(space) };
   const limits = createConnectLimits(source.limits, () => performance.now());
   const served = await serveCallout({
     nc: callout.nc,
     space,
-    by: { account: file.auth, signer: keys.authSigner, curve: keys.curve },
-    bearer: { ...scope, key: bearer },
+    by: { account: file.auth, signer: keys.authSigner, curves: keys.curves },
+    bearer: { ...scope, keys: keys.bearerKeys },
     front: { account: file.front, signer: keys.frontSigner },
     connection,
     limits,

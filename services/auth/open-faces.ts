@@ -149,7 +149,7 @@ function newSentinel({ file, authSigner }: FaceKeys): string {
 type OwnOptions = Pick<FaceOptions, "kind" | "host" | "port" | "setting">;
 
 function commonOptions({ keys, isReady, onFace }: FaceSource) {
-  return { jwk: keys.bearer.jwk, isReady, onEvent: onFace } as const;
+  return { jwks: [keys.bearer.jwk], isReady, onEvent: onFace } as const;
 }
 
 function loopbackOptions({ operatorFace: at }: FaceSource, capability: string): OwnOptions {

@@ -3,6 +3,7 @@
  * (`shared/grants/commands.ts`); the broker enforces it.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
+import { type Setting, isDrained, markersInForce } from "../../shared/broker/markers.ts";
 import { DeliveryCommand as Name } from "../../shared/grants/commands.ts";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import { DELIVERY_CLUSTER } from "../../shared/protocol/endpoint/delivery-contract.ts";
@@ -27,20 +28,11 @@ export type Served = {
   readonly store: NatsConnection;
   readonly space: string;
   readonly reload: Reload;
-  /** Member groups of the space. */
-  readonly memberGroups: number;
+  readonly setting: Setting;
 };
 
-export function deliveryHandlers({
-  oracle,
-  anycast,
-  groups,
-  store,
-  space,
-  reload,
-  memberGroups,
-}: Served): HandlerTable {
-  const proof = { store, space, groups: memberGroups, statusOf: anycast.status };
+export function deliveryHandlers({ oracle, anycast, groups, store, space, reload, setting }: Served): HandlerTable {
+  const proof = { store, space, setting, statusOf: anycast.status };
   // The grants and the contract name the same commands, or this does not type.
   const handlers: { readonly [N in Name]: DeliveryHandlers[N] } = {
     ...anycast.handlers,
@@ -59,8 +51,13 @@ export function deliveryHandlers({
     [Name.ReloadCreds]: () => reload(),
     [Name.DurableList]: ({ cursor }, { caller }) => listMemberships(store, space, caller, cursor),
     [Name.AclSwept]: async (args, { signal }) => ({
-      swept: await isSwept({ nc: store, space, groups: groups.count }, args, signal),
+      swept: await isSwept({ nc: store, space, setting }, args, signal),
     }),
+    [Name.GroupsShow]: async () => {
+      const [found, wanted] = [await markersInForce(store, space, setting), await setting()];
+      const state = isDrained(found, wanted) ? "changed" : "changing";
+      return { wanted, inForce: found.length, state };
+    },
     [Name.Pending]: (args) => pendingPage(proof, args),
     [Name.Proof]: (args, { caller, signal }) => proofOf(proof, caller, args, signal),
   };

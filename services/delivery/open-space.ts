@@ -26,13 +26,14 @@ import { dotForm } from "../../shared/protocol/base/principals.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import type { ServedEvent } from "../../shared/serve/serve.ts";
 import { type AnycastEvent, createAnycast } from "./anycast/anycast.ts";
+import { groupsInForce } from "../../shared/broker/markers.ts";
 import { deliveryHandlers } from "./commands.ts";
 import { createCredentials } from "./credentials.ts";
 import { type GroupEvent, keepGroups } from "./fanout/groups.ts";
 import type { FeedEvent } from "./feed/feed.ts";
 import { openFeed } from "./feed/open-feed.ts";
 import { readDeliveryKeys } from "./keys.ts";
-import { takeInstance } from "./instance.ts";
+import { takeInstance } from "../../shared/broker/instance.ts";
 import { createPlane, holderOf } from "./liveness/plane.ts";
 import { mediatorOf, readHandlers } from "./mediator/mediator.ts";
 import { storedAcl } from "./mediator/read-list.ts";
@@ -156,7 +157,8 @@ async function take(
   const scope = { space, holder: me, instanceId: me.uid, epoch };
   const store = await dial("store", await credentials.of("delivery", Account.Store, scope));
   const run = { uid: me.uid, epoch, principal: dotForm(me.principal) };
-  const instance = await takeInstance(store.nc, space, me.uid, { ...run, holder: `${me.uid}.${epoch}` });
+  const daemon = { space, service: EndpointName.Delivery, uid: me.uid };
+  const instance = await takeInstance(store.nc, daemon, { ...run, holder: `${me.uid}.${epoch}` });
   running.push(instance.stop);
   const { id: instanceId, peers } = instance;
   let onFrontDown = (): void => undefined;
@@ -179,11 +181,12 @@ async function take(
     onEvent: options.onAnycast,
   });
   const who = holderOf({ ...run, instanceId });
-  // How many groups members fall into: a setting, changed only while nobody writes (H25).
-  const { groups: memberGroups } = await readSettings(store.nc, space);
+  // How many groups members are to fall into (H25); how many they do, the markers say.
+  const setting = async (): Promise<number> => (await readSettings(store.nc, space)).groups;
+  await setting();
   const plane = createPlane({
     space,
-    groups: memberGroups,
+    groups: () => groupsInForce(store.nc, space, setting),
     front: front.nc,
     store: store.nc,
     holder: who.holder,
@@ -195,7 +198,7 @@ async function take(
     instanceId,
     who,
     peers,
-    groups: memberGroups,
+    setting,
     tell: (event) => {
       if (event.type === "held") plane.held(event.group);
       else if (event.type === "lost") plane.lost(event.group);
@@ -234,7 +237,7 @@ async function take(
     incarnation: { instanceId, epoch },
     registration,
     handlers: {
-      ...deliveryHandlers({ oracle, anycast, groups, store: store.nc, space, reload, memberGroups }),
+      ...deliveryHandlers({ oracle, anycast, groups, store: store.nc, space, reload, setting }),
       ...readHandlers(mediatorOf(space, readStore.nc, storedAcl(readStore.nc, space))),
     },
   });

@@ -11,6 +11,7 @@ import { check } from "./check/check.ts";
 import type { SpaceContext } from "./context.ts";
 import { daemonEnter } from "./daemon-enter.ts";
 import { deprovision, deprovisionComplete } from "./deprovision.ts";
+import { groupsSet, settingsNow } from "./groups.ts";
 import { limitsPreview, limitsSet, limitsShow } from "./limits.ts";
 import { mint } from "./mint.ts";
 import { channelPurge, historyPurge } from "./purge.ts";
@@ -22,7 +23,7 @@ type ProvisionerHandlers = Handlers<typeof PROVISIONER_CLUSTER>;
 export function provisionerHandlers(context: SpaceContext, instanceId: string): HandlerTable {
   // The grants and the contract name the same commands, or this does not type.
   const handlers: { readonly [N in Name]: ProvisionerHandlers[N] } = {
-    [Name.Space]: () => Promise.resolve({ settings: context.settings }),
+    [Name.Space]: async () => ({ settings: await settingsNow(context) }),
     [Name.Mint]: (args) => mint(context, instanceId, args),
     [Name.Deprovision]: (args) => deprovision(context, args),
     [Name.DeprovisionComplete]: (args) => deprovisionComplete(context, args),
@@ -32,6 +33,7 @@ export function provisionerHandlers(context: SpaceContext, instanceId: string): 
     [Name.LimitsShow]: () => limitsShow(context),
     [Name.LimitsSet]: (args) => limitsSet(context, args),
     [Name.LimitsPreview]: (args) => limitsPreview(context, args),
+    [Name.GroupsSet]: (args) => groupsSet(context, args),
     [Name.Check]: shared(() => check(context)),
     [Name.CallerView]: (args, { caller }) => callerView(context, caller, args),
     [Name.Register]: (args, { caller }) => register(context, caller, args),

@@ -31,6 +31,8 @@ import { createBuckets } from "../../shared/serve/buckets.ts";
 import { setUpSettings, setUpStreams } from "./setup.ts";
 import { type Drift, verifyStreams } from "../../shared/broker/ensure.ts";
 import { spaceStreams } from "../../shared/broker/resources.ts";
+import { takeInstance } from "../../shared/broker/instance.ts";
+import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { isUpgrade, upgradeStores } from "../../shared/broker/upgrade.ts";
 
 export type OpenSpace = {
@@ -50,7 +52,13 @@ export type OpenSpace = {
   readonly close: () => Promise<void>;
 };
 
-type Served = Omit<OpenSpace, "broken" | "close">;
+type Served = Omit<OpenSpace, "broken" | "close"> & {
+  /** Resolves with the cause once this process is not the instance any more that it was opened as. */
+  readonly lost: Promise<unknown>;
+};
+
+/** What must end before the connections do. */
+type Running = (() => Promise<void>)[];
 
 /** Instances that one owner may register: a deployment at once, and a crash loop slowly. */
 const REGISTRATIONS = { burst: 128, perMinute: 6 } as const;
@@ -65,12 +73,15 @@ export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
     options.onStatus(name, { type: "up", server: "", version: connection.version });
     return connection;
   };
+  const running: Running = [];
   const close = async (): Promise<void> => {
+    await Promise.all(running.splice(0).map((stop) => stop()));
     await Promise.all(opened.splice(0).map((connection) => connection.drain()));
   };
   try {
-    const served = options.mode === "open" ? await openUnguarded(options, dial) : await openGuarded(options, dial);
-    const broken = Promise.race(opened.map(({ closed }) => closed));
+    const { lost, ...served } =
+      options.mode === "open" ? await openUnguarded(options, dial) : await openGuarded(options, dial, running);
+    const broken = Promise.race([lost, ...opened.map(({ closed }) => closed)]);
     return { ...served, broken, close };
   } catch (error) {
     await close();
@@ -79,7 +90,7 @@ export async function openSpace(options: OpenSpaceOptions): Promise<OpenSpace> {
 }
 
 /** A space whose broker has accounts: the whole of §13.1's order. */
-async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Served> {
+async function openGuarded(options: OpenSpaceOptions, dial: Dial, running: Running): Promise<Served> {
   const { space, replicas, lifeSeconds = Life.Host } = options;
   const keys = readKeys(options.keysPattern, space);
   const me = { principal: daemonPrincipal(keys.ownerSecret, space, "provisioner"), uid: keys.uid };
@@ -116,6 +127,13 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
       { own: { holder: me, userKey: frontUser.publicKey }, expires: frontExpires },
     ]),
   );
+  const instance = await takeInstance(
+    store.nc,
+    { space, service: EndpointName.Provisioner, uid: me.uid },
+    { holder: `${me.uid}.${epoch}`, principal: dotForm(me.principal) },
+  );
+  running.push(instance.stop);
+  const { id: instanceId } = instance;
   const shots = oneShots(options, keys, me, rows.ledger);
   const shape = await broughtUpToDate(streams.drift, { options, store, upgrader: shots.upgrader, keys });
   const inFront = async (profile: "provisioner" | "provisioner-desk"): Promise<OwnCredential> =>
@@ -126,7 +144,7 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
       accountKey: keys.file.front,
       signer: keys.frontSigner,
       user: frontUser,
-      scope: { space, holder: me, inboxNonce: drawNonce(randomBytes), instanceId: me.uid, epoch },
+      scope: { space, holder: me, inboxNonce: drawNonce(randomBytes), instanceId, epoch },
     });
   // One user, one row, and two JWTs of it.
   const [frontOwn, deskOwn] = [await inFront("provisioner"), await inFront("provisioner-desk")];
@@ -153,7 +171,8 @@ async function openGuarded(options: OpenSpaceOptions, dial: Dial): Promise<Serve
     daemon: (name) => daemonPrincipal(keys.ownerSecret, space, name),
   };
   return {
-    ...(await serve(options, { front, desk }, context, me, epoch)),
+    ...(await serve(options, { front, desk }, context, { owner: me.principal.owner, instanceId, epoch })),
+    lost: instance.lost,
     principal: dotForm(me.principal),
     created: streams.created,
     ...shape,
@@ -217,8 +236,17 @@ async function openUnguarded(options: OpenSpaceOptions, dial: Dial): Promise<Ser
     serving: undefined,
     daemon: (endpoint) => principal(OPEN_OWNER, endpoint),
   };
-  const served = await serve(options, { front: connection, desk: connection }, context, me, 1);
-  return { ...served, principal: name, ...streams, upgraded: [], passedOver: [], renew: () => Promise.resolve() };
+  const who = { owner: me.principal.owner, instanceId: uid, epoch: 1 };
+  const served = await serve(options, { front: connection, desk: connection }, context, who);
+  return {
+    ...served,
+    lost: new Promise(() => undefined),
+    principal: name,
+    ...streams,
+    upgraded: [],
+    passedOver: [],
+    renew: () => Promise.resolve(),
+  };
 }
 
 function parts(space: string, replicas: 1 | 3) {

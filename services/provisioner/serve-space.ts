@@ -6,7 +6,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Connection } from "../../shared/broker/connect.ts";
 import { DESK_COMMANDS } from "../../shared/grants/commands.ts";
-import type { Holder } from "../../shared/ledger/self.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
 import { type ServedEndpoint, serveEndpoint } from "../../shared/serve/serve.ts";
@@ -26,11 +25,10 @@ export async function serve(
   options: OpenSpaceOptions,
   { front, desk }: { readonly front: Connection; readonly desk: Connection },
   context: SpaceContext,
-  me: Holder,
-  epoch: number,
+  { owner, instanceId, epoch }: { readonly owner: string; readonly instanceId: string; readonly epoch: number },
 ): Promise<{ readonly epoch: number; readonly stopIntake: ServedEndpoint["stop"] }> {
   const endpoint = EndpointName.Provisioner;
-  const instance = { endpoint, instanceId: me.uid, owner: me.principal.owner };
+  const instance = { endpoint, instanceId, owner };
   const registrationRevision = await registerInstance(context, instance);
   const say = (state: string) =>
     writeStatus(context, instance, { epoch, state, observedSpecRevision: registrationRevision });
@@ -41,10 +39,10 @@ export async function serve(
     heardOn: (command) => (isDesk(command) ? desk.nc : front.nc),
     space: options.space,
     endpoint,
-    instanceId: me.uid,
+    instanceId,
     epoch,
     contract: ownContract(endpoint),
-    handlers: provisionerHandlers(context, me.uid),
+    handlers: provisionerHandlers(context, instanceId),
     registrationRevision: () => registrationRevision,
     publicDescriptor: true,
     concurrency: options.concurrency,

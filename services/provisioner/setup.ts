@@ -73,7 +73,8 @@ function daemonsOf(principal: string): SpaceSettings["daemons"] {
   return { provisioner: principal, ...delivery };
 }
 
-function parseSettings(value: unknown): SpaceSettings {
+/** Throws `failed-precondition` for a row of another version. */
+export function parseSettings(value: unknown): SpaceSettings {
   const parsed = SpaceSettings.safeParse(value);
   if (parsed.success) return parsed.data;
   const where = parsed.error.issues[0]?.path.join(".") ?? "";

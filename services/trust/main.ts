@@ -146,7 +146,7 @@ async function finishing(options: Options): Promise<object> {
   return pushing(options, async ({ state, name, push }) => ({
     kind: "rotation-finished",
     space: name,
-    keys: await finishRotation(state, name, push),
+    ...(await finishRotation(state, name, nowSeconds(), push)),
   }));
 }
 

@@ -25,9 +25,9 @@ import { isMarker, leaderLast } from "../broker/reads.ts";
 import { kvKey } from "../protocol/base/broker-subjects.ts";
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import { bucketStream, spaceNames } from "../protocol/base/names.ts";
+import { type StoredMarker, markersInForce } from "../broker/markers.ts";
 import { SPACE_KEY } from "../protocol/chat/channel-config.ts";
 import { SpaceSettings } from "../protocol/chat/space-settings.ts";
-import { MarkerRow } from "../protocol/ledger/member-rows.ts";
 import { spaceSubjects } from "../protocol/base/subjects.ts";
 import { sealFolder } from "./folder.ts";
 import {
@@ -82,7 +82,9 @@ export async function backUp(options: BackupOptions): Promise<Manifest> {
   await write(CONSUMERS, consumerLines(nc, space));
   const [members, ...rows] = ROWS;
   await write(partFile(members), rowLines(nc, space, members));
-  await write(MARKERS, markerLines(nc, space, settings.groups));
+  // As many groups as there are; where another number is wanted, it is not made yet.
+  const markers = await patiently(() => markersInForce(nc, space, () => Promise.resolve(settings.groups)));
+  await write(MARKERS, markerLines(markers));
   for (const part of ["dlv", "chat", "dm", "task"] as const) {
     const state = await patiently(() => streamState(nc, partStream(spaceNames(space), part)));
     const { lines } = await write(partFile(part), contentLines(nc, space, part, state));
@@ -102,7 +104,7 @@ export async function backUp(options: BackupOptions): Promise<Manifest> {
     space,
     auth: settings.auth,
     replicas: settings.replicas,
-    groups: settings.groups,
+    groups: markers.length,
     began,
     ended: now(),
     brokerVersion: options.brokerVersion,
@@ -139,13 +141,10 @@ function consumerLine(part: Content, { name, config, ackFloor, pending, out }: C
   return { part, name, next: Math.max(ackFloor + 1, start, 1), owed: pending + out };
 }
 
-async function* markerLines(nc: NatsConnection, space: string, groups: number): AsyncGenerator<MarkerLine> {
-  const { dlv } = spaceNames(space);
-  for (let group = 0; group < groups; group += 1) {
-    const entry = await patiently(() => leaderLast(nc, dlv, spaceSubjects(space).dlvMarker(group)));
+async function* markerLines(markers: readonly StoredMarker[]): AsyncGenerator<MarkerLine> {
+  for (const [group, { row, seq }] of markers.entries()) {
     // Nothing was fanned out in this group yet.
-    if (entry === undefined) continue;
-    yield { group, seq: entry.seq, row: MarkerRow.parse(JSON.parse(Buffer.from(entry.data).toString())) };
+    if (row !== undefined) yield { group, seq, row };
   }
 }
 

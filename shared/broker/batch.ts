@@ -47,7 +47,7 @@ export async function publishBatch(
   const id = nuid.next();
   let answer: Uint8Array;
   try {
-    const blocks = createBlocks(stream, id);
+    const blocks = createBlocks(id);
     for (let at = 0; at < messages.length - 1; at += 1) {
       const message = messages[at];
       if (message !== undefined) {
@@ -72,12 +72,15 @@ function assertLawful(messages: readonly BatchMessage[]): void {
   if (new Set(pinned).size !== pinned.length) throw badRequest("a batch holds one expectation per subject");
 }
 
-/** What all messages of one kind in a batch have in common: everything but their number. */
-function fixedHeaders(stream: string, id: string, message: BatchMessage): MsgHdrs {
+/**
+ * What all messages of one kind in a batch have in common: everything but their number. The stream is expected by
+ * the last one, for all: each reader of a copy pays for every header of it.
+ */
+function fixedHeaders(stream: string | undefined, id: string, message: BatchMessage): MsgHdrs {
   const sent = headers();
   for (const [name, value] of Object.entries(message.headers ?? {})) sent.set(name, value);
   sent.set(Header.BatchId, id);
-  sent.set(Header.ExpectedStream, stream);
+  if (stream !== undefined) sent.set(Header.ExpectedStream, stream);
   if (message.expectedSeq !== undefined) sent.set(Header.ExpectedLastSubjectSequence, String(message.expectedSeq));
   return sent;
 }
@@ -86,7 +89,7 @@ function fixedHeaders(stream: string, id: string, message: BatchMessage): MsgHdr
  * Header blocks of a batch. A thousand copies of a post differ in their number alone, and building each block anew
  * costs more than everything else here: the common part is checked and written once, by the library.
  */
-function createBlocks(stream: string, id: string) {
+function createBlocks(id: string) {
   let bytes: Uint8Array = new Uint8Array();
   let common = "";
   let of: BatchMessage["headers"];
@@ -96,7 +99,7 @@ function createBlocks(stream: string, id: string) {
   return {
     of: (message: BatchMessage, sequence: number): MsgHdrs => {
       if (!known || of !== message.headers || message.expectedSeq !== undefined) {
-        common = textOf(fixedHeaders(stream, id, message));
+        common = textOf(fixedHeaders(undefined, id, message));
         of = message.headers;
         known = message.expectedSeq === undefined;
       }

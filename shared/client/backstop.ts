@@ -7,16 +7,16 @@
  * 2. It is acknowledged once that message was handled here, by whichever copy (`hands.ts`).
  * 3. Copies that the limit may have removed are told (§8).
  */
-import type { Msg, MsgHdrs } from "@nats-io/transport-node";
+import type { Msg } from "@nats-io/transport-node";
 import type { AckInfo } from "../protocol/base/broker-subjects.ts";
-import { Header } from "../protocol/base/headers.ts";
+import { Header, isProvenance } from "../protocol/base/headers.ts";
 import { type Delivery, type ReadResult, RejectReason, readDelivery } from "../protocol/chat/message.ts";
 import type { Events } from "./events.ts";
 import type { Hands } from "./hands.ts";
 import type { Hold } from "./holds.ts";
 import { type InboxItem, makeItem } from "./item.ts";
 import { seenKey } from "./seen.ts";
-import { headerOf, headersOf } from "./wire.ts";
+import { headersOf } from "./wire.ts";
 
 export type BackstopOptions = {
   /** The subject of this lifecycle's copies. */
@@ -40,6 +40,8 @@ const OWED = (): boolean => true;
 export function createBackstop(options: BackstopOptions): Backstop {
   const { events, hands } = options;
   let isTold = false;
+  /** Of the message that was read last: it is received next. */
+  let last: Said | undefined;
 
   const warn = (stamp: string, { pending }: AckInfo): void => {
     const isNear = /^\d{1,15}$/.test(stamp) && pending >= Number(stamp) - 1;
@@ -49,19 +51,18 @@ export function createBackstop(options: BackstopOptions): Backstop {
 
   return {
     read: (message) => {
-      const headers = copyHeaders(message);
-      const source = headers === undefined ? undefined : headerOf(headers, Header.SourceSubject);
-      if (headers === undefined || message.subject !== options.subject || source === undefined) {
+      const { source, stored } = (last = said(message));
+      if (source === undefined || message.subject !== options.subject) {
         return { ok: false, reason: RejectReason.MalformedSubject, detail: "no copy of a channel message" };
       }
-      return readDelivery(source, message.data, headers.keys());
+      return readDelivery(source, message.data, stored);
     },
     receive: (delivery, hold, message, ack) => {
-      const headers = copyHeaders(message);
-      const of = (name: Header): string | undefined => headers && headerOf(headers, name);
-      warn(of(Header.DeliveryLimit) ?? UNSTAMPED, ack);
+      const { limit, sequence } = last?.of === message ? last : said(message);
+      last = undefined;
+      warn(limit ?? UNSTAMPED, ack);
       if (delivery.from === options.hidden) return hold.ack();
-      const seq = Number(of(Header.SourceSequence) ?? hold.seq);
+      const seq = Number(sequence ?? hold.seq);
       const key = seenKey(delivery);
       if (key === undefined) {
         events.received("chat");
@@ -79,7 +80,34 @@ export function createBackstop(options: BackstopOptions): Backstop {
 const EVICTED =
   "more copies waited than are kept for one member: earlier ones may have been dropped; history may still have them";
 
-function copyHeaders(message: Msg): MsgHdrs | undefined {
+const NONE: readonly string[] = [];
+
+/** What the headers of a copy say. */
+type Said = {
+  readonly of: Msg;
+  readonly source: string | undefined;
+  readonly sequence: string | undefined;
+  readonly limit: string | undefined;
+  /** Names that the broker writes on a copy of a stored message. */
+  readonly stored: readonly string[];
+};
+
+/** In one pass: every copy comes through here, and a look for each name costs as much as reading the message. */
+function said(message: Msg): Said {
+  const found: { -readonly [Field in keyof Said]: Said[Field] } = {
+    of: message,
+    source: undefined,
+    sequence: undefined,
+    limit: undefined,
+    stored: NONE,
+  };
   const headers = headersOf(message);
-  return headers === "unreadable" ? undefined : headers;
+  if (headers === undefined || headers === "unreadable") return found;
+  for (const [name, [value]] of headers) {
+    if (name === Header.SourceSubject) found.source = value;
+    else if (name === Header.SourceSequence) found.sequence = value;
+    else if (name === Header.DeliveryLimit) found.limit = value;
+    else if (isProvenance(name)) found.stored = [...found.stored, name];
+  }
+  return found;
 }

@@ -22,26 +22,14 @@ export type Hands = {
   readonly attach: (key: string, hold: Hold) => boolean;
 };
 
-type InHand = { readonly holds: Hold[] };
-
 export function createHands(seen: Seen): Hands {
   const inHand = new Map<string, InHand>();
   return {
     take: (key, isOwed, hold) => {
       if (inHand.has(key) || seen.has(key)) return undefined;
-      const mine: InHand = { holds: hold === undefined ? [] : [hold] };
+      const mine = new InHand({ key, isOwed, inHand, seen }, hold);
       inHand.set(key, mine);
-      const settle = (run: (hold: Hold) => void, isHandled: boolean): void => {
-        if (inHand.get(key) !== mine) return;
-        inHand.delete(key);
-        if (isHandled || (mine.holds.length === 0 && !isOwed())) seen.add(key);
-        for (const each of mine.holds) run(each);
-      };
-      return {
-        deliveries: () => mine.holds.reduce((most, each) => Math.max(most, each.deliveries()), 1),
-        ack: () => settle((each) => each.ack(), true),
-        nak: (delayMs) => settle((each) => each.nak(delayMs), false),
-      };
+      return mine;
     },
     attach: (key, hold) => {
       const mine = inHand.get(key);
@@ -49,4 +37,39 @@ export function createHands(seen: Seen): Hands {
       return mine !== undefined;
     },
   };
+}
+
+type Keeping = {
+  readonly key: string;
+  readonly isOwed: () => boolean;
+  readonly inHand: Map<string, InHand>;
+  readonly seen: Seen;
+};
+
+/** A class for the same reason as a hold is (`holds.ts`). */
+class InHand implements Settling {
+  readonly holds: Hold[];
+  readonly #keeping: Keeping;
+
+  constructor(keeping: Keeping, hold: Hold | undefined) {
+    this.#keeping = keeping;
+    this.holds = hold === undefined ? [] : [hold];
+  }
+  deliveries(): number {
+    return this.holds.reduce((most, each) => Math.max(most, each.deliveries()), 1);
+  }
+  ack(): void {
+    if (this.#isOver(true)) for (const each of this.holds) each.ack();
+  }
+  nak(delayMs: number): void {
+    if (this.#isOver(false)) for (const each of this.holds) each.nak(delayMs);
+  }
+  /** Lets go of it; false if that was done before. */
+  #isOver(isHandled: boolean): boolean {
+    const { key, isOwed, inHand, seen } = this.#keeping;
+    if (inHand.get(key) !== this) return false;
+    inHand.delete(key);
+    if (isHandled || (this.holds.length === 0 && !isOwed())) seen.add(key);
+    return true;
+  }
 }

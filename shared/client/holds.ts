@@ -12,24 +12,25 @@
  */
 import { AckBody, type AckInfo, nakBody } from "../protocol/base/broker-subjects.ts";
 
+/** Its functions are called on it, and not by themselves. */
 export type Hold = {
   /** Stream sequence of the first copy. */
   readonly seq: number;
   /** How often the broker has delivered it. */
-  readonly deliveries: () => number;
-  readonly ack: () => void;
-  readonly nak: (delayMs: number) => void;
-  readonly settled: () => boolean;
+  deliveries(): number;
+  ack(): void;
+  nak(delayMs: number): void;
+  settled(): boolean;
   /** The newest copy of it, as it was delivered. */
-  readonly copy: () => HeldCopy;
+  copy(): HeldCopy;
   /** False once its ack wait may have run out. */
-  readonly isAlive: () => boolean;
+  isAlive(): boolean;
   /** Restarts its ack wait, now. */
-  readonly renew: () => void;
+  renew(): void;
   /** It is shown: it is renewed from here on. */
-  readonly shown: () => void;
+  shown(): void;
   /** Lets go of it without a word to the broker. */
-  readonly forget: () => void;
+  forget(): void;
 };
 
 export type HeldCopy = {
@@ -90,6 +91,54 @@ type Copy = {
 };
 
 type Reply = { readonly seq: number; subject: string };
+
+/** What is done with a copy in hand. */
+type Doing = {
+  readonly settle: (copy: Copy, body: string, acked: boolean) => void;
+  readonly drop: (copy: Copy) => void;
+  readonly isAlive: (copy: Copy) => boolean;
+  readonly renew: (copy: Copy) => void;
+};
+
+/** A class and no record of functions: one of them is made for every message, and nine closures are a kilobyte. */
+class HeldHold implements Hold {
+  readonly seq: number;
+  readonly #copy: Copy;
+  readonly #doing: Doing;
+
+  constructor(copy: Copy, doing: Doing) {
+    this.seq = copy.newest.seq;
+    this.#copy = copy;
+    this.#doing = doing;
+  }
+  deliveries(): number {
+    return this.#copy.deliveries;
+  }
+  ack(): void {
+    this.#doing.settle(this.#copy, AckBody.Ack, true);
+  }
+  nak(delayMs: number): void {
+    this.#doing.settle(this.#copy, nakBody(delayMs), false);
+  }
+  settled(): boolean {
+    return this.#copy.settled;
+  }
+  copy(): HeldCopy {
+    return this.#copy.newest;
+  }
+  isAlive(): boolean {
+    return this.#doing.isAlive(this.#copy);
+  }
+  renew(): void {
+    this.#doing.renew(this.#copy);
+  }
+  shown(): void {
+    this.#copy.unshown = false;
+  }
+  forget(): void {
+    this.#doing.drop(this.#copy);
+  }
+}
 
 /** Renewals per ack wait: two may be lost. */
 const RENEWALS = 3;
@@ -155,6 +204,13 @@ export function createHolds(options: HoldsOptions): Holds {
     copy.lapsed = false;
   };
 
+  const doing: Doing = {
+    settle,
+    drop,
+    isAlive,
+    renew: (copy) => restart(copy, options.publishNow),
+  };
+
   return {
     take: (identity, receipt, label, { asked } = { asked: false }) => {
       const copy: Copy = {
@@ -171,20 +227,7 @@ export function createHolds(options: HoldsOptions): Holds {
       add(copy, receipt);
       copies.add(copy);
       byIdentity.set(identity.same, copy);
-      return {
-        seq: receipt.info.streamSequence,
-        deliveries: () => copy.deliveries,
-        ack: () => settle(copy, AckBody.Ack, true),
-        nak: (delayMs) => settle(copy, nakBody(delayMs), false),
-        settled: () => copy.settled,
-        copy: () => copy.newest,
-        isAlive: () => isAlive(copy),
-        renew: () => restart(copy, options.publishNow),
-        shown: () => {
-          copy.unshown = false;
-        },
-        forget: () => drop(copy),
-      };
+      return new HeldHold(copy, doing);
     },
     join: (identity, receipt) => {
       const copy = byIdentity.get(identity.same);

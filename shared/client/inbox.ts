@@ -56,18 +56,22 @@ export function createReaders(mailbox: Mailbox<InboxItem>, events: Events): Read
       ended = true;
       return { done: true, value: undefined };
     };
+    const wait = async (): Promise<IteratorResult<InboxItem, undefined>> => {
+      try {
+        inHand = await mailbox.next();
+      } catch (thrown) {
+        finish();
+        throw thrown;
+      }
+      return inHand === undefined ? finish() : { done: false, value: inHand };
+    };
     return {
-      next: async () => {
+      next: () => {
         inHand?.ack();
         inHand = undefined;
-        if (ended) return finish();
-        try {
-          inHand = await mailbox.next();
-        } catch (thrown) {
-          finish();
-          throw thrown;
-        }
-        return inHand === undefined ? finish() : { done: false, value: inHand };
+        if (ended) return Promise.resolve(finish());
+        inHand = mailbox.poll();
+        return inHand === undefined ? wait() : Promise.resolve({ done: false, value: inHand });
       },
       return: () => {
         // Handled or not, nobody knows: it comes again unless the reader said `ack`.

@@ -36,6 +36,8 @@ export type Mailbox<Entry> = {
   readonly peek: () => Entry[];
   /** The next entry; `undefined` once closed. Rejects with a failure that was told. */
   readonly next: () => Promise<Entry | undefined>;
+  /** The next entry if it is there and behind no door; it asks nothing and waits for nothing. */
+  readonly poll: () => Entry | undefined;
   /** Ends a reading that waits, with `undefined` and without taking anything. */
   readonly release: () => void;
   readonly waiting: (lane: Lane) => number;
@@ -101,14 +103,19 @@ export function createMailbox<Entry>(options: MailboxOptions<Entry>): Mailbox<En
     reader = undefined;
     waiting?.resolve(slot.entry);
   };
+  /** What is behind a door and came before everything in this lane. */
+  const doorBefore = (lane: (typeof lanes)[number] | undefined): Gated<Entry> | undefined => {
+    const behind = closed ? undefined : gated.find(({ rests }) => !rests);
+    return behind !== undefined && behind.order < (lane?.peek()?.order ?? Number.POSITIVE_INFINITY)
+      ? behind
+      : undefined;
+  };
   const answer = (): void => {
     if (reader === undefined || asking !== undefined) return;
     const waiting = reader;
     const lane = firstLane();
-    const behind = gated.find(({ rests }) => !rests);
-    if (!closed && behind !== undefined && behind.order < (lane?.peek()?.order ?? Number.POSITIVE_INFINITY)) {
-      return void ask(behind);
-    }
+    const behind = doorBefore(lane);
+    if (behind !== undefined) return void ask(behind);
     const slot = take(lane);
     if (slot === undefined && failure === undefined && !closed) return;
     reader = undefined;
@@ -148,6 +155,11 @@ export function createMailbox<Entry>(options: MailboxOptions<Entry>): Mailbox<En
         reader = { resolve, reject };
         answer();
       }),
+    poll: () => {
+      if (reader !== undefined || asking !== undefined) return undefined;
+      const lane = firstLane();
+      return doorBefore(lane) === undefined ? take(lane)?.entry : undefined;
+    },
     release: () => {
       reader?.resolve(undefined);
       reader = undefined;

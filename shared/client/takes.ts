@@ -163,7 +163,7 @@ export function createTaker(options: TakerOptions): Taker {
   return {
     begin: attempt,
     epoch: () => epoch,
-    door: (hold, id) => ({ open: open(hold, id), isGone: hold.settled }),
+    door: (hold, id) => ({ open: open(hold, id), isGone: () => hold.settled() }),
     down: () => {
       link += 1;
       rail.down();

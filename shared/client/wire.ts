@@ -19,12 +19,6 @@ export function statusOf(message: Msg): number | undefined {
   return headers === undefined || headers === "unreadable" || headers.code === 0 ? undefined : headers.code;
 }
 
-/** The first value of a header, its name as it is. Not by the library's `get`, which makes lists of all names. */
-export function headerOf(headers: MsgHdrs, name: string): string | undefined {
-  for (const [key, [value]] of headers) if (key === name) return value;
-  return undefined;
-}
-
 /** Reads a delivery off the wire. Never throws. */
 export function readWire(message: Msg): ReadResult {
   const headers = headersOf(message);

@@ -16,6 +16,7 @@ export const ProvisionerCommand = {
   LimitsShow: "limits-show",
   LimitsSet: "limits-set",
   LimitsPreview: "limits-preview",
+  GroupsSet: "groups-set",
   Check: "check",
   ChannelPurge: "channel-purge",
   HistoryPurge: "history-purge",
@@ -57,6 +58,7 @@ export const DeliveryCommand = {
   AnycastTakes: "anycast-takes",
   AclSwept: "acl-swept",
   Pending: "pending",
+  GroupsShow: "groups-show",
   Proof: "proof",
   Members: "members",
   ReloadCreds: "reload-creds",
@@ -108,8 +110,11 @@ export const MEMBER_COMMANDS: readonly DeliveryCommand[] = [
  */
 export const PROOF_COMMANDS: readonly DeliveryCommand[] = [DeliveryCommand.Proof];
 
-/** What of it the operator may ask for: what waits for anybody. */
-export const OPERATOR_DELIVERY_COMMANDS: readonly DeliveryCommand[] = [DeliveryCommand.Pending];
+/** What of it the operator may ask for: what waits for anybody, and how many member groups there are. */
+export const OPERATOR_DELIVERY_COMMANDS: readonly DeliveryCommand[] = [
+  DeliveryCommand.Pending,
+  DeliveryCommand.GroupsShow,
+];
 
 /** What of it the auth service's own edges ask for: an instance that does not hold the plane (decision H45). */
 export const EDGE_COMMANDS: readonly AuthCommand[] = [AuthCommand.Enrol, AuthCommand.ChatOpen];
@@ -157,6 +162,7 @@ export const OPERATOR_COMMANDS: readonly ProvisionerCommand[] = [
   ProvisionerCommand.LimitsShow,
   ProvisionerCommand.LimitsSet,
   ProvisionerCommand.LimitsPreview,
+  ProvisionerCommand.GroupsSet,
   ProvisionerCommand.Check,
   ProvisionerCommand.ChannelPurge,
   ProvisionerCommand.HistoryPurge,
@@ -184,6 +190,7 @@ export const DESK_COMMANDS: readonly ProvisionerCommand[] = [
   ProvisionerCommand.LimitsShow,
   ProvisionerCommand.LimitsSet,
   ProvisionerCommand.LimitsPreview,
+  ProvisionerCommand.GroupsSet,
   ProvisionerCommand.Check,
   ProvisionerCommand.ChannelPurge,
   ProvisionerCommand.HistoryPurge,

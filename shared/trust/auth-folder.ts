@@ -27,6 +27,11 @@ export const AuthFile = {
   Space: "space.json",
 } as const;
 
+/** Beside a file while keys are rotated: what follows it, */
+export const next = (file: string): string => `${file}.next`;
+/** and what it followed. */
+export const former = (file: string): string => `${file}.former`;
+
 export const AuthSpaceFile = z.strictObject({
   v: z.literal(1),
   space: z.string(),

@@ -5,7 +5,7 @@
  * connect is read from the ledger at each connect.
  *
  * Invariants
- * 1. One algorithm, one type, one key, one spelling of each part. Nothing of the claims is believed before
+ * 1. One algorithm, one type, keys that are named beforehand, one spelling of each part. Nothing of the claims is believed before
  *    the signature holds.
  * 2. `verifyBearer` is total, and bounded by `MAX_BEARER_BYTES`.
  * 3. A bearer lives for `MAX_BEARER_SECONDS` at most, whoever signed it.
@@ -93,6 +93,12 @@ export type BearerKey = {
   };
 };
 
+/** One of the keys that a bearer of this space may be signed with. */
+export type KnownBearerKey = Pick<BearerKey, "kid" | "publicKey"> & {
+  /** Unix seconds from which on nothing of it counts: of a former key. */
+  readonly until?: number;
+};
+
 export type BearerSigner = BearerKey & { readonly sign: (data: Uint8Array) => Uint8Array };
 
 const PrivateJwk = z.object({
@@ -132,6 +138,20 @@ export function bearerSigner(text: string): BearerSigner {
   }
 }
 
+/** What is kept of a key that signs no more: its public half, and until when its last bearers live. */
+const FormerJwk = PrivateJwk.omit({ d: true }).extend({ until: z.number().int() });
+
+export function formerBearer(text: string, until: number): string {
+  const { kty, crv, x, kid } = PrivateJwk.parse(JSON.parse(text));
+  return JSON.stringify({ kty, crv, x, kid, until } satisfies z.infer<typeof FormerJwk>);
+}
+
+/** Reads what `formerBearer` wrote. */
+export function formerBearerKey(text: string): KnownBearerKey {
+  const { kty, crv, x, kid, until } = FormerJwk.parse(JSON.parse(text));
+  return { kid, until, publicKey: createPublicKey({ key: { kty, crv, x }, format: "jwk" }) };
+}
+
 /** Encodes and signs. The claims are the caller's business; they are checked as a reader would. */
 export function signBearer(claims: BearerClaims, signer: BearerSigner): string {
   const checked = BearerClaims.parse(claims);
@@ -164,7 +184,8 @@ export type BearerFault = (typeof BearerFault)[keyof typeof BearerFault];
 export type BearerScope = {
   readonly issuer: string;
   readonly audience: string;
-  readonly key: Pick<BearerKey, "kid" | "publicKey">;
+  /** The one in use, and while keys are rotated the next or the former one. */
+  readonly keys: readonly KnownBearerKey[];
   readonly nowSeconds: number;
 };
 
@@ -194,8 +215,9 @@ export function verifyBearer(token: string | undefined, scope: BearerScope): Ver
   if (header["typ"] !== TYPE) return fault(BearerFault.WrongType);
   // Three known members and no more: `crit`, `jwk` and their like would ask to be understood.
   if (Object.keys(header).length !== 3) return fault(BearerFault.Malformed);
-  if (header["kid"] !== scope.key.kid) return fault(BearerFault.UnknownKey);
-  if (!signedBefore(token, `${head}.${body}`, signature, scope.key.publicKey)) return fault(BearerFault.BadSignature);
+  const key = scope.keys.find(({ kid }) => kid === header["kid"]);
+  if (key === undefined || scope.nowSeconds >= (key.until ?? Infinity)) return fault(BearerFault.UnknownKey);
+  if (!signedBefore(token, `${head}.${body}`, signature, key.publicKey)) return fault(BearerFault.BadSignature);
   return judged(jsonObject(body), scope);
 }
 

@@ -7,7 +7,7 @@
  *
  * Invariants
  * 1. `readCalloutRequest` is total: any bytes end in a request or in a `RequestFault`.
- * 2. Where a curve key is given, a request in the clear is refused, and so is one whose seal belongs to
+ * 2. Where curve keys are given, a request in the clear is refused, and so is one whose seal belongs to
  *    another server than its signature. The server's key proves itself only: that the account was asked
  *    by a server at all rests on who may publish inside the auth account (nobody but its servers).
  * 3. A request is read for one account. What was asked of another space's account is refused.
@@ -101,6 +101,8 @@ export type CalloutRequest = {
   readonly options: RequestClaims["nats"]["connect_opts"];
   /** Unix seconds; the server has given up by then. */
   readonly expires: number;
+  /** Which of the account's curve keys it came sealed for, and its answer is sealed with; none if it came in the clear. */
+  readonly sealedFor: CurveKey | undefined;
 };
 
 export type ReadRequest =
@@ -110,8 +112,8 @@ export type ReadRequest =
 export type RequestScope = {
   /** Identity key of the auth account that was asked. */
   readonly account: string;
-  /** Its curve key; absent only where the account has none. */
-  readonly curve?: CurveKey;
+  /** Its curve keys: several while they are rotated; none only where the account has none. */
+  readonly curves: readonly CurveKey[];
   readonly nowSeconds: number;
 };
 
@@ -120,14 +122,14 @@ const refused = (fault: RequestFault): ReadRequest => ({ ok: false, fault });
 /** Reads what came on the callout's subject; `sender` is the header that names the server's curve key. */
 export function readCalloutRequest(bytes: Uint8Array, sender: string | undefined, scope: RequestScope): ReadRequest {
   if (bytes.length > MAX_REQUEST_BYTES) return refused(RequestFault.TooLarge);
-  const opened = scope.curve === undefined ? bytes : unsealed(bytes, sender, scope.curve);
+  const opened = scope.curves.length === 0 ? { bytes, by: undefined } : unsealed(bytes, sender, scope.curves);
   if (typeof opened === "string") return refused(opened);
-  const verified = verifiedClaims(opened, MAX_REQUEST_BYTES, SERVER_NKEY);
+  const verified = verifiedClaims(opened.bytes, MAX_REQUEST_BYTES, SERVER_NKEY);
   if (!verified.ok) return refused(verified.fault);
   const parsed = RequestClaims.safeParse(verified.claims);
   if (!parsed.success) return refused(RequestFault.Malformed);
   const { aud, sub, exp, nats } = parsed.data;
-  const sealedBy = scope.curve === undefined ? nats.server_id.xkey : sender;
+  const sealedBy = opened.by === undefined ? nats.server_id.xkey : sender;
   if (aud !== REQUEST_AUDIENCE) return refused(RequestFault.WrongAudience);
   if (sub !== scope.account) return refused(RequestFault.WrongAccount);
   if (nats.server_id.id !== verified.issuer || nats.server_id.xkey !== sealedBy) {
@@ -142,26 +144,32 @@ export function readCalloutRequest(bytes: Uint8Array, sender: string | undefined
       client: nats.client_info,
       options: nats.connect_opts,
       expires: exp,
+      sealedFor: opened.by,
     },
   };
 }
 
-function unsealed(bytes: Uint8Array, sender: string | undefined, curve: CurveKey): Uint8Array | RequestFault {
+type Unsealed = { readonly bytes: Uint8Array; readonly by: CurveKey };
+
+function unsealed(bytes: Uint8Array, sender: string | undefined, curves: readonly CurveKey[]): Unsealed | RequestFault {
   if (sender === undefined || hasJwtLead(bytes)) return RequestFault.NotSealed;
-  return curve.open(sender, bytes) ?? RequestFault.BadSeal;
+  for (const by of curves) {
+    const plain = by.open(sender, bytes);
+    if (plain !== undefined) return { bytes: plain, by };
+  }
+  return RequestFault.BadSeal;
 }
 
 function hasJwtLead(bytes: Uint8Array): boolean {
   return Buffer.from(bytes.subarray(0, JWT_LEAD.length)).toString("latin1") === JWT_LEAD;
 }
 
-/** Who answers: a signing key of the auth account that was asked, and that account's curve key. */
+/** Who answers: a signing key of the auth account that was asked, and the account's curve keys. */
 export type Responder = {
   /** Identity key of the auth account. */
   readonly account: string;
   readonly signer: SigningKey;
-  /** Absent only where the account has none. */
-  readonly curve?: CurveKey;
+  readonly curves: readonly CurveKey[];
 };
 
 /** Lets the connection in with this user JWT, which is made out to `request.userKey`. */
@@ -176,7 +184,7 @@ export function denyResponse(request: CalloutRequest, by: Responder, reason: str
 
 function response(
   request: CalloutRequest,
-  { account, signer, curve }: Responder,
+  { account, signer }: Responder,
   verdict: { readonly jwt: string } | { readonly error: string },
   nowSeconds: number,
 ): Uint8Array {
@@ -194,7 +202,8 @@ function response(
     signer,
   );
   const bytes = Buffer.from(text);
-  if (curve === undefined) return bytes;
+  const { sealedFor } = request;
+  if (sealedFor === undefined) return bytes;
   const { xkey } = request.server;
   if (xkey === undefined) {
     throw new CotalError(ErrorCode.FailedPrecondition, "the request names no curve key to seal the answer for", {
@@ -202,7 +211,7 @@ function response(
       next: "give the auth account its curve key (xkey) in its claims",
     });
   }
-  return curve.seal(xkey, bytes);
+  return sealedFor.seal(xkey, bytes);
 }
 
 const CONTROL = /[\p{Cc}\u2028\u2029]+/gu;

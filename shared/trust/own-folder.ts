@@ -18,22 +18,26 @@ export type OwnFolder = {
   readonly path: string;
   /** Throws `failed-precondition` that names the file. */
   readonly read: <T>(name: string, parse: (content: string) => T) => T;
+  /** The same of a file that need not be there: none then. */
+  readonly readIf: <T>(name: string, parse: (content: string) => T) => readonly T[];
 };
 
 export function ownFolder(pattern: string, space: string, owner: FolderOwner): OwnFolder {
   const path = pattern.replace(PLACEHOLDER, space);
+  const read: OwnFolder["read"] = (name, parse) => {
+    const file = join(path, name);
+    const content = contentOf(file, owner);
+    try {
+      return parse(content);
+    } catch {
+      // Without the cause: it may quote the file.
+      throw broken(file, "does not hold what it should", owner);
+    }
+  };
   return {
     path,
-    read: (name, parse) => {
-      const file = join(path, name);
-      const content = contentOf(file, owner);
-      try {
-        return parse(content);
-      } catch {
-        // Without the cause: it may quote the file.
-        throw broken(file, "does not hold what it should", owner);
-      }
-    },
+    read,
+    readIf: (name, parse) => (existsSync(join(path, name)) ? [read(name, parse)] : []),
   };
 }
 

@@ -49,7 +49,7 @@ export type BareUp = {
 
 answerParent(async (setup: BareSetup): Promise<BareUp> => {
   const keys = readAuthKeys(setup.keys, setup.space);
-  const by = { account: keys.file.auth, signer: keys.authSigner, curve: keys.curve };
+  const by = { account: keys.file.auth, signer: keys.authSigner, curves: keys.curves };
   const front = { account: keys.file.front, signer: keys.frontSigner };
   const nc = await connectResponder(setup.url, keys.calloutUser, by);
   const grants = await agentGrants(front, setup.space);

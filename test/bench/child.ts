@@ -10,8 +10,8 @@ type Answered = { readonly ok: true; readonly result: unknown } | { readonly ok:
 /** No job takes nearly as long: a child that is silent waits for something that never comes. */
 const LONGEST_MS = 60_000;
 
-/** Tells a child to do something. Rejects with what the child says, or when it ends. */
-export function ask(child: ChildProcess, what: string, told: object): Promise<unknown> {
+/** Tells a child to do something that takes no longer than this. Rejects with what the child says, or when it ends. */
+export function ask(child: ChildProcess, what: string, told: object, longestMs = LONGEST_MS): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const settle = (end: () => void): void => {
       clearTimeout(timer);
@@ -24,7 +24,7 @@ export function ask(child: ChildProcess, what: string, told: object): Promise<un
       if (answer.ok) settle(() => resolve(answer.result));
       else fail(`a peer failed at ${what}: ${answer.message}`);
     };
-    const timer = setTimeout(() => fail(`a peer has been silent for ${LONGEST_MS} ms at ${what}`), LONGEST_MS);
+    const timer = setTimeout(() => fail(`a peer has been silent for ${longestMs} ms at ${what}`), longestMs);
     child.once("exit", ended).once("message", answered);
     child.send(told);
   });

@@ -11,6 +11,7 @@ import { fanout } from "./fanout.ts";
 import { idle } from "./idle.ts";
 import { type Report, TABLE_HEAD, tableRow } from "./line.ts";
 import { live } from "./live.ts";
+import { load } from "./load.ts";
 
 const BENCHES: Readonly<Record<string, (report: Report) => Promise<void>>> = {
   live,
@@ -19,6 +20,7 @@ const BENCHES: Readonly<Record<string, (report: Report) => Promise<void>>> = {
   call,
   fanout,
   ends,
+  load,
 };
 
 const args = process.argv.slice(2);

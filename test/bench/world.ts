@@ -169,7 +169,7 @@ async function makePlainStream(store: NatsConnection): Promise<void> {
 }
 
 /** A user of the store account with every permission there: a bench's own, unlike any profile. */
-async function storeCreds(space: TestSpace): Promise<string> {
+export async function storeCreds(space: TestSpace): Promise<string> {
   const paths = trustPaths(space.state);
   const signer = keptKey(join(paths.provisioner(SPACE), ProvisionerFile.StoreSigner), "account");
   const account = keptKey(join(paths.spaceTrust(SPACE), "store.nk"), "account");

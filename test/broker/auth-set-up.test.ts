@@ -103,10 +103,11 @@ describe("limits of connections (H67)", () => {
           options: { auth_token: bearer, name: connId(uid, "n".repeat(26)) },
           client: { host: "127.0.0.1" },
           expires: 0,
+          sealedFor: undefined,
         },
         {
           space: rig.space,
-          bearer: { issuer: rig.issuer, audience: rig.audience, key: rig.signer },
+          bearer: { issuer: rig.issuer, audience: rig.audience, keys: [rig.signer] },
           front: { account: account.publicKey, signer: account },
           connection: () => agent,
           limits: rig.limits,

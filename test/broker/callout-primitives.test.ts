@@ -296,15 +296,14 @@ describe("what is on the wire", () => {
   });
 
   test("sealed with another key than the account names: refused", async () => {
-    answer = letIn({ ...main.by, curve: newCurveKey() }, main.front);
+    answer = (request) => letIn(main.by, main.front)({ ...request, sealedFor: newCurveKey() });
     expect(await refusedBecause()).toContain("decrypting");
   });
 
   test("fact: an answer in the clear is taken; that of a key that names no account of ours is not", async () => {
-    const { account, signer } = main.by;
-    answer = letIn({ account, signer }, main.front);
+    answer = inTheClear(letIn(main.by, main.front));
     expect((await infoOf(await login())).account).toBe(main.front.account);
-    answer = letIn({ account: other.by.account, signer: other.by.signer }, main.front);
+    answer = inTheClear(letIn(other.by, main.front));
     expect(await refusedBecause()).toContain("signing key is unknown");
   });
 
@@ -312,7 +311,7 @@ describe("what is on the wire", () => {
     const stranger = newKey("account");
     answer = letIn({ ...main.by, signer: stranger }, main.front);
     expect((await infoOf(await login())).account).toBe(main.front.account);
-    answer = letIn({ account: main.by.account, signer: stranger }, main.front);
+    answer = inTheClear(letIn({ ...main.by, signer: stranger }, main.front));
     expect((await infoOf(await login())).account).toBe(main.front.account);
   });
 
@@ -431,6 +430,11 @@ function sealed(
   );
   return main.curve.seal(request.server.xkey ?? "", Buffer.from(jwt));
 }
+
+const inTheClear =
+  (sealed: Answer): Answer =>
+  (request) =>
+    sealed({ ...request, sealedFor: undefined });
 
 /** A subject that the entry allows. */
 function literal(entry: string): string {

@@ -443,7 +443,12 @@ test("§4 while nobody writes copies a post is stored and not copied, and how fa
   await delivery.kill();
   const sent = await from.send("t30", "later");
   // A daemon that answers and writes nothing: another one writes the group, or nobody does.
-  const parts = { store: await space.store(), space: "main", groups: 1, statusOf: () => Promise.reject(new Error()) };
+  const parts = {
+    store: await space.store(),
+    space: "main",
+    setting: () => Promise.resolve(1),
+    statusOf: () => Promise.reject(new Error()),
+  };
   const place = { about: "message", id: sent.id, kind: "chat", seq: sent.seq } as const;
   const told = await proofOf(parts, poster.view, place, new AbortController().signal);
   const [found] = told.about === "message" ? told.found : [];

@@ -1,7 +1,7 @@
 /** Several processes read for one space: each answers a share, and one that dies takes nothing with it. */
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { takeInstance } from "../../services/delivery/instance.ts";
+import { takeInstance } from "../../shared/broker/instance.ts";
 import { leaderLast } from "../../shared/broker/reads.ts";
 import { createWriter } from "../../shared/broker/write.ts";
 import { type Call, createCaller } from "../../shared/client/caller.ts";
@@ -157,13 +157,13 @@ describe("which instance a process is", () => {
     const uid = drawLifecycleUid(randomBytes);
     // The space's own two hold the first numbers, unless one of them was killed a moment ago.
     const [one, two] = [
-      await takeInstance(store, "main", uid, who("a.1")),
-      await takeInstance(store, "main", uid, who("a.2")),
+      await takeInstance(store, { space: "main", service: "delivery", uid: uid }, who("a.1")),
+      await takeInstance(store, { space: "main", service: "delivery", uid: uid }, who("a.2")),
     ];
     expect(one.id).not.toBe(two.id);
     expect([one.id, two.id].every((id) => isInstanceOf(uid, id))).toBe(true);
     await one.stop();
-    const three = await takeInstance(store, "main", uid, who("a.3"));
+    const three = await takeInstance(store, { space: "main", service: "delivery", uid: uid }, who("a.3"));
     expect(three.id).toBe(one.id);
     await Promise.all([two.stop(), three.stop()]);
   }, 30_000);
@@ -171,7 +171,7 @@ describe("which instance a process is", () => {
   test("A.03 one that another has taken over is told, and lets go of nothing that is the other's", async () => {
     const store = await space.store();
     const uid = drawLifecycleUid(randomBytes);
-    const mine = await takeInstance(store, "main", uid, who("b.1"));
+    const mine = await takeInstance(store, { space: "main", service: "delivery", uid: uid }, who("b.1"));
     const n = Array.from({ length: 64 }, (_, at) => at).find((at) => daemonInstance(uid, at) === mine.id) ?? -1;
     const subject = `$KV.cotal_leases_main.lease.delivery.instance.${n}`;
     const stream = "KV_cotal_leases_main";

@@ -37,6 +37,7 @@ describe("cotal up", () => {
           "endpoints",
           "evict-principals",
           "frontier",
+          "groups-show",
           "history",
           "members",
           "pending",
@@ -88,10 +89,32 @@ describe("cotal up", () => {
         const refused = await open.run("call", "delivery", command, "--args", args, "--json");
         expect(refused.items()[0]).toMatchObject({ kind: "error", code: "failed-precondition" });
       }
+      const refused = await open.run("groups", "set", "2", "--json");
+      expect(refused.items()[0]).toMatchObject({ kind: "error", code: "failed-precondition" });
     } finally {
       await open.stop();
     }
   });
+});
+
+test("A.03 H25 groups set asks for another number of member groups, and groups show says when it is made", async () => {
+  const plane = await startPlane("--auth", "static");
+  try {
+    const [before] = await eventually(
+      () => plane.json("groups", "show"),
+      ([shown]) => shown?.["inForce"] === 1,
+    );
+    expect(before).toEqual({ kind: "groups", wanted: 1, inForce: 1, state: "changed" });
+    expect((await plane.json("groups", "set", "3"))[0]).toEqual({ kind: "groups-set", wanted: 3, before: 1 });
+    const after = await eventually(
+      () => plane.run("groups", "show"),
+      ({ out }) => out === "member groups: 3\n",
+    );
+    expect(after).toMatchObject({ code: 0, out: "member groups: 3\n" });
+    expect((await plane.run("groups", "set", "65")).code).toBe(2);
+  } finally {
+    await plane.stop();
+  }
 });
 
 describe("W131.07 taking a name back", () => {

@@ -146,7 +146,7 @@ function makeSpace(): CalloutSpace {
       userKey: newKey("user").publicKey,
       nowSeconds: nowSeconds(),
     }),
-    by: { account, signer: authSigner, curve },
+    by: { account, signer: authSigner, curves: [curve] },
     front: { account: keys.front.publicKey, signer: keys.frontSigner },
   };
 }

@@ -51,7 +51,8 @@ export async function startClusterWorld(): Promise<ClusterWorld> {
   };
 }
 
-function startDaemon({ state }: TestCluster, servers: readonly string[], name: "provisioner" | "delivery") {
+/** A daemon of three replicas that knows all three servers. */
+export function startDaemon({ state }: TestCluster, servers: readonly string[], name: "provisioner" | "delivery") {
   const child: ChildProcess = spawn(process.execPath, [join(ROOT, "services", name, "main.ts")], {
     env: {
       ...process.env,

@@ -48,4 +48,5 @@ while (!stopping.signal.aborted) {
     await new Promise((resolve) => setTimeout(resolve, 700));
   }
 }
+bell.stop();
 await nc.close();

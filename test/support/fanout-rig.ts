@@ -5,6 +5,7 @@
 import { randomBytes } from "node:crypto";
 import { type NatsConnection, connect, headers } from "@nats-io/transport-node";
 import { createBell } from "../../services/delivery/fanout/bell.ts";
+import { regroup } from "../../services/delivery/fanout/regroup.ts";
 import { type Change, createRequests } from "../../services/delivery/fanout/requests.ts";
 import { type FanoutEvent, writeGroup } from "../../services/delivery/fanout/writer.ts";
 import { ensureStreams } from "../../shared/broker/ensure.ts";
@@ -116,6 +117,19 @@ export async function startFanoutRig() {
     };
   };
 
+  /** Brings the groups to another number, or goes on with that, as the service does. `wanted` is asked as the setting is. */
+  const regrouped = async (wanted: number | (() => Promise<number>), die?: Death): Promise<number | undefined> => {
+    const bell = createBell(nc, "main");
+    const parts = { nc, space: "main", instanceId: "test", bell, tell: () => undefined };
+    try {
+      const setting = typeof wanted === "number" ? () => Promise.resolve(wanted) : wanted;
+      const options = { ...parts, wanted: setting, writer: createWriter({ nc, die }) };
+      return await regroup(options, new AbortController().signal);
+    } finally {
+      bell.stop();
+    }
+  };
+
   const frontier = async (): Promise<number> => {
     const answer = await nc.request(jsApi.streamInfo(names.chat), "");
     return (answer.json() as { state: { last_seq: number } }).state.last_seq;
@@ -127,6 +141,7 @@ export async function startFanoutRig() {
     list,
     post,
     run,
+    regrouped,
     put,
     frontier,
     posterSubject: (channel: string) => subjects.chat(principal(OWNER, "poster"), channel),

@@ -79,7 +79,7 @@ function makers(keys: AuthKeys): Readonly<Record<JunkKind, readonly (() => Made)
   const stranger = newCurveKey();
   const server = keyFromSeed(Buffer.from(createServer().getSeed()).toString());
   const user = newKey("user").publicKey;
-  const ours = keys.curve.publicKey;
+  const ours = keys.curves[0]?.publicKey ?? "";
   const sealed = (plain: Uint8Array | string): Made => ({
     bytes: curve.seal(ours, Buffer.from(plain)),
     sender: curve.publicKey,

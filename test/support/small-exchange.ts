@@ -123,7 +123,7 @@ export async function startSmallExchange(space: CalloutSpace): Promise<SmallExch
       exchange.seen.push({ at: Date.now(), token, userKey: request.userKey, name });
       const deny = (reason: string): Uint8Array => denyResponse(request, space.by, reason, nowSeconds());
       if (exchange.denial !== undefined) return deny(exchange.denial);
-      const scope = { issuer: ISSUER, audience: AUDIENCE, key: signer, nowSeconds: nowSeconds() };
+      const scope = { issuer: ISSUER, audience: AUDIENCE, keys: [signer], nowSeconds: nowSeconds() };
       const verified = verifyBearer(token, scope);
       if (!verified.ok) return deny(verified.fault);
       const { act, exp } = verified.claims;

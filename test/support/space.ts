@@ -95,9 +95,13 @@ export type TestSpace = {
     readonly pid: () => number;
     readonly log: () => string;
   };
+  /** Another process of the provisioner, beside the one that is there; resolves once it serves. */
+  readonly anotherProvisioner: (env?: Readonly<Record<string, string>>) => Promise<Another>;
   readonly delivery: DeliveryService | undefined;
   readonly stop: () => Promise<void>;
 };
+
+export type Another = { readonly kill: (signal?: NodeJS.Signals) => Promise<void>; readonly log: () => string };
 
 export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace> {
   const { auth = "static", spaces = ["main"] } = options;
@@ -153,13 +157,8 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
     });
     await close();
   };
-  const end = async (signal: NodeJS.Signals): Promise<void> => {
-    const { process: running } = child;
-    if (running.exitCode !== null || running.signalCode !== null) return;
-    const ended = new Promise((resolve) => running.once("exit", resolve));
-    running.kill(signal);
-    await ended;
-  };
+  const end = (signal: NodeJS.Signals): Promise<void> => endProcess(child.process, signal);
+  const others: ChildProcess[] = [];
   const paths = trustPaths(state);
   const operator = (space = spaces[0] ?? "main"): Credential => readCredsFile(paths.operatorCreds(space));
   const callers = new Map<string, Promise<Connection>>();
@@ -253,10 +252,17 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
       pid: () => child.process.pid ?? 0,
       log: () => child.log(),
     },
+    anotherProvisioner: async (env = {}) => {
+      const another = startDaemon(state, broker.url, { ...options, env: { ...options.env, ...env } });
+      others.push(another.process);
+      await ready(another.process, another.log);
+      return { kill: (signal = "SIGKILL") => endProcess(another.process, signal), log: another.log };
+    },
     delivery,
     stop: async () => {
       await Promise.all(opened.map((connection) => connection.close()));
-      await Promise.all([end("SIGTERM"), delivery?.kill("SIGTERM")]);
+      const daemons = others.map((one) => endProcess(one, "SIGTERM"));
+      await Promise.all([end("SIGTERM"), delivery?.kill("SIGTERM"), ...daemons]);
       await broker.stop();
       keepState(state);
       rmSync(state, { recursive: true, force: true, maxRetries: 3 });
@@ -310,6 +316,13 @@ function ready(child: ChildProcess, log: () => string): Promise<void> {
     });
     child.once("exit", (code) => reject(new Error(`the provisioner ended with ${code}:\n${log()}`)));
   });
+}
+
+async function endProcess(running: ChildProcess, signal: NodeJS.Signals): Promise<void> {
+  if (running.exitCode !== null || running.signalCode !== null) return;
+  const ended = new Promise((resolve) => running.once("exit", resolve));
+  running.kill(signal);
+  await ended;
 }
 
 /** Repeats until it succeeds; the test's own deadline bounds it. */

@@ -53,7 +53,7 @@ const ROUTINES: readonly (readonly [RegExp, readonly string[]])[] = [
   [/^\$KV\.cotal_leases_[^.]+\.lease\.delivery\./, ["at", "epoch", "holder", "principal", "ready", "v"]],
   [/^\$KV\.cotal_membership_[^.]+\.=view$/, ["at", "by", "gap", "v"]],
   [/^\$KV\.cotal_membership_[^.]+\.[^.]+\.[^.]+$/, ["durable", "live", "observedAt", "omitted"]],
-  [/^cotal\.[^.]+\.dlvpos\.\d+$/, ["acl", "by", "sequence", "v"]],
+  [/^cotal\.[^.]+\.dlvpos\.\d+$/, ["acl", "by", "of", "sequence", "v"]],
 ];
 
 /** Whatever an attack puts there has other bytes, or brings a header of the broker's along. */

@@ -20,15 +20,16 @@ export type StoredCopy = {
   readonly headers: readonly string[];
 };
 
-/** Copies of one member, oldest first. */
+/** Copies of one member, oldest first; those at or above a sequence of DLV. */
 export async function copiesOf(
   store: NatsConnection,
   { principal, uid }: Caller,
   space = "main",
+  from = 1,
 ): Promise<StoredCopy[]> {
   const { dlv } = spaceNames(space);
   const found: StoredCopy[] = [];
-  for (let seq = 1; ;) {
+  for (let seq = from; ;) {
     const entry = await leaderNext(store, dlv, spaceSubjects(space).dlv(principal, uid), seq);
     if (entry === undefined) return found;
     seq = entry.seq + 1;

@@ -105,7 +105,7 @@ export async function viewRig(options: EdgeRigOptions = {}): Promise<ViewRig> {
   const ask = askWith({});
   const claimsOf = (bearer: string): BearerClaims => {
     const { issuer, audience, signer: key } = rig;
-    const verified = verifyBearer(bearer, { issuer, audience, key, nowSeconds: seconds() });
+    const verified = verifyBearer(bearer, { issuer, audience, keys: [key], nowSeconds: seconds() });
     if (!verified.ok) throw new Error(verified.fault);
     return verified.claims;
   };
@@ -175,10 +175,11 @@ export async function viewRig(options: EdgeRigOptions = {}): Promise<ViewRig> {
           client: { host: "192.0.2.7" },
           options: { auth_token: bearer, name: connId(lifecycleUid, drawNonce(randomBytes)) },
           expires: seconds() + 2,
+          sealedFor: undefined,
         },
         {
           space: rig.space,
-          bearer: { issuer: rig.issuer, audience: rig.audience, key: rig.signer },
+          bearer: { issuer: rig.issuer, audience: rig.audience, keys: [rig.signer] },
           front: { account: front.publicKey, signer: front },
           connection: () => ({ subs: 1000, payload: 262_144 }),
           limits: rig.limits,

@@ -9,6 +9,8 @@ import {
   BearerFault,
   MAX_BEARER_BYTES,
   bearerSigner,
+  formerBearer,
+  formerBearerKey,
   newBearerJwk,
   signBearer,
   verifyBearer,
@@ -24,7 +26,7 @@ const account = `A${"A".repeat(55)}`;
 const scope = {
   issuer: bearerIssuer("main", account),
   audience: bearerAudience("main"),
-  key: signer,
+  keys: [signer],
   nowSeconds: NOW,
 };
 const CLAIMS: BearerClaims = {
@@ -70,6 +72,17 @@ describe("a bearer of the space", () => {
     expect(signer.jwk).not.toHaveProperty("d");
   });
 
+  test("A.07 of a former key counts until its last one has ended, and nothing of it after that", () => {
+    const former = formerBearerKey(formerBearer(jwkText, NOW + 900));
+    const keys = [other, former];
+    expect(verifyBearer(good, { ...scope, keys })).toEqual({ ok: true, claims: CLAIMS });
+    const late = signBearer({ ...CLAIMS, iat: NOW + 890, exp: NOW + 1700 }, signer);
+    expect(verifyBearer(late, { ...scope, keys, nowSeconds: NOW + 899 }).ok).toBe(true);
+    expect(verifyBearer(late, { ...scope, keys, nowSeconds: NOW + 900 })).toEqual({ ok: false, fault: "unknown-key" });
+    const { d } = JSON.parse(jwkText) as { d: string };
+    expect(formerBearer(jwkText, NOW)).not.toContain(d);
+  });
+
   test("its key file is read back as the same key", () => {
     const again = bearerSigner(jwkText);
     expect(again.kid).toBe(signer.kid);
@@ -94,7 +107,7 @@ describe("a bearer that was seen before", () => {
     turned[0] = (turned[0] ?? 0) ^ 1;
     expect(verifyBearer(`${head}.${body}.${turned.toString("base64url")}`, scope)).toMatchObject({ ok: false });
     const key = { kid: signer.kid, publicKey: other.publicKey };
-    expect(verifyBearer(good, { ...scope, key })).toMatchObject({ fault: "bad-signature" });
+    expect(verifyBearer(good, { ...scope, keys: [key] })).toMatchObject({ fault: "bad-signature" });
   });
 });
 

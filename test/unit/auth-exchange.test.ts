@@ -23,7 +23,7 @@ function claimsOf(rig: EdgeRig, bearer: string) {
   const verified = verifyBearer(bearer, {
     issuer: rig.issuer,
     audience: rig.audience,
-    key: rig.signer,
+    keys: [rig.signer],
     nowSeconds: Math.floor(rig.clock.now / 1000),
   });
   if (!verified.ok) throw new Error(verified.fault);

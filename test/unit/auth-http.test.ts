@@ -41,7 +41,7 @@ const optionsOf = (over: Partial<FaceOptions> = {}): FaceOptions => ({
   port: 0,
   setting: "COTAL_AUTH_FACE_PORT",
   routes: [exchangeRoute()],
-  jwk: rig.signer.jwk,
+  jwks: [rig.signer.jwk],
   isReady: () => state.isReady,
   onEvent: (event) => events.push(event),
   ...over,

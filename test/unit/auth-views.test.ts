@@ -485,7 +485,7 @@ describe("W10.16 W10.18 W10.11 claims of a bearer that exclude each other", () =
     const forged = Buffer.from(JSON.stringify({ ...good, act })).toString("base64url");
     const signature = Buffer.from(rig.signer.sign(Buffer.from(`${head}.${forged}`))).toString("base64url");
     expect(body).not.toBe(forged);
-    const scope = { issuer: rig.issuer, audience: rig.audience, key: rig.signer, nowSeconds: good.iat };
+    const scope = { issuer: rig.issuer, audience: rig.audience, keys: [rig.signer], nowSeconds: good.iat };
     expect(verifyBearer(`${head}.${forged}.${signature}`, scope)).toEqual({ ok: false, fault: BearerFault.Claimless });
   });
 

@@ -113,7 +113,7 @@ test("W10.27 W10.28 W10.29 W10.30 openings, bearers, retirements, sweeps and a p
           released += 1;
           if (!began) return;
           // What was opened after a narrowing is pinned to the parent as it is then, and is good.
-          const verified = verifyBearer(got.bearer, { ...scope, key: signer, nowSeconds: SECONDS });
+          const verified = verifyBearer(got.bearer, { ...scope, keys: [signer], nowSeconds: SECONDS });
           late ||= !verified.ok || !(await quietAuthority.check(verified.claims.act)).ok;
         };
         const sweep = async (): Promise<void> => {
@@ -194,7 +194,7 @@ test("W10.28 W10.29 a bearer that was signed while its session or its parent end
       const [got] = await scheduler.waitFor(Promise.all([bearer, change()]));
       if (got === undefined) return;
       released += 1;
-      const verified = verifyBearer(got.bearer, { ...scope, key: signer, nowSeconds: SECONDS });
+      const verified = verifyBearer(got.bearer, { ...scope, keys: [signer], nowSeconds: SECONDS });
       const checked = verified.ok ? await authority.check(verified.claims.act) : undefined;
       expect(checked).toMatchObject({ ok: false });
     }),

@@ -91,7 +91,7 @@ describe("a person", () => {
     const verified = verifyBearer(given.bearer, {
       issuer: rig.issuer,
       audience: rig.audience,
-      key: rig.signer,
+      keys: [rig.signer],
       nowSeconds: Math.floor(rig.clock.now / 1000),
     });
     expect(verified).toMatchObject({ ok: true, claims: { exp: given.expiresAt, act: { actor, lifecycleUid } } });

@@ -369,7 +369,7 @@ describe("W10.30 the quota", () => {
 
 describe("W10.28 a bearer", () => {
   const claims = (bearer: string, nowSeconds: number) => {
-    const verified = verifyBearer(bearer, { ...scope, key: signer, nowSeconds });
+    const verified = verifyBearer(bearer, { ...scope, keys: [signer], nowSeconds });
     if (!verified.ok) throw new Error(verified.fault);
     return verified.claims;
   };

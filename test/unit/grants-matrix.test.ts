@@ -342,6 +342,7 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
           "limits-show",
           "limits-set",
           "limits-preview",
+          "groups-set",
           "check",
           "channel-purge",
           "history-purge",
@@ -349,6 +350,7 @@ describe("W9.07 W9.08 what the small profiles hold, written by hand", () => {
         ].map(call),
         ...["channels", "roster", "artifacts", "endpoints"].map(read),
         "pub cotal.main.ep.one.delivery.pending.<me>.*",
+        "pub cotal.main.ep.one.delivery.groups-show.<me>.*",
         "pub cotal.main.ep.one.*.describe.<me>.*",
         ...["manager", "delivery"].flatMap((plane) => [
           `sub cotal.main.live.${plane}.${OPERATOR}.>`,

@@ -27,8 +27,8 @@ const curve = newCurveKey();
 const account = newKey("account");
 const signer = newKey("account");
 const user = newKey("user").publicKey;
-const scope = { account: account.publicKey, curve, nowSeconds: NOW };
-const plainScope = { account: account.publicKey, nowSeconds: NOW };
+const scope = { account: account.publicKey, curves: [curve], nowSeconds: NOW };
+const plainScope = { account: account.publicKey, curves: [], nowSeconds: NOW };
 
 const CLAIMS = {
   sub: account.publicKey,
@@ -69,7 +69,19 @@ describe("a request is read", () => {
       client: { host: "10.0.0.7", id: 5, user: "U", kind: "Client", type: "nats" },
       options: { jwt: "eyJ.s.t", auth_token: "bearer", name: "me", lang: "nats.js", version: "3" },
       expires: NOW + 2,
+      sealedFor: curve,
     });
+  });
+
+  test("A.07 sealed for either of two curve keys, and answered with that one", () => {
+    const second = newCurveKey();
+    for (const to of [curve, second]) {
+      const sealed = seal(good, serverCurve, to.publicKey);
+      const read = readCalloutRequest(sealed, serverCurve.publicKey, { ...scope, curves: [curve, second] });
+      if (!read.ok) throw new Error(`it was refused: ${read.fault}`);
+      const by: Responder = { account: account.publicKey, signer, curves: [curve, second] };
+      expect(serverCurve.open(to.publicKey, denyResponse(read.request, by, "no", NOW))).toBeDefined();
+    }
   });
 
   test("in the clear where the account has no curve key", () => {
@@ -207,7 +219,7 @@ describe("reading is total", () => {
 });
 
 describe("an answer", () => {
-  const by: Responder = { account: account.publicKey, signer, curve };
+  const by: Responder = { account: account.publicKey, signer, curves: [curve] };
   const opened = (bytes: Uint8Array): string => Buffer.from(serverCurve.open(curve.publicKey, bytes) ?? []).toString();
   const responseOf = (jwt: string) => decode<AuthorizationResponse>(jwt);
 
@@ -246,7 +258,7 @@ describe("an answer", () => {
   });
 
   test("an account without a curve key answers in the clear", () => {
-    const bytes = denyResponse(readGood(), { account: account.publicKey, signer }, "no", NOW);
+    const bytes = denyResponse({ ...readGood(), sealedFor: undefined }, by, "no", NOW);
     expect(responseOf(Buffer.from(bytes).toString()).nats.error).toBe("no");
   });
 

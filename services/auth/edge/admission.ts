@@ -26,7 +26,7 @@ import {
   type BearerAct,
   type BearerClaims,
   BearerFault,
-  type BearerKey,
+  type KnownBearerKey,
   verifyBearer,
 } from "../../../shared/trust/bearer.ts";
 import type { CalloutRequest } from "../../../shared/trust/callout.ts";
@@ -41,7 +41,7 @@ export type AdmissionOptions = {
   readonly bearer: {
     readonly issuer: string;
     readonly audience: string;
-    readonly key: Pick<BearerKey, "kid" | "publicKey">;
+    readonly keys: readonly KnownBearerKey[];
   };
   /** The account that connections are placed in, and a signing key of it. */
   readonly front: { readonly account: string; readonly signer: SigningKey };

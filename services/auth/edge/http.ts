@@ -76,7 +76,7 @@ export type FaceOptions = {
   readonly port: number;
   /** The setting that says where, for whoever finds the place taken. */
   readonly setting: string;
-  readonly jwk: BearerKey["jwk"];
+  readonly jwks: readonly BearerKey["jwk"][];
   readonly isReady: () => boolean;
   /** The exchange and what stands beside it. */
   readonly routes: readonly FaceRoute[];
@@ -149,10 +149,10 @@ function build(kind: FaceKind, tls: TlsFiles | undefined): { readonly app: Fasti
 }
 
 function route(app: FastifyInstance, options: FaceOptions): void {
-  const { jwk, isReady, routes } = options;
+  const { jwks, isReady, routes } = options;
   const { face } = options.kind;
   const own: FaceRoute[] = [
-    get(OPEN_GETS.jwks, () => ({ status: 200, body: { keys: [jwk] } })),
+    get(OPEN_GETS.jwks, () => ({ status: 200, body: { keys: jwks } })),
     get(OPEN_GETS.live, () => ({ status: 200, body: { status: "ok" } })),
     get(OPEN_GETS.ready, () =>
       isReady() ? { status: 200, body: { status: "ok" } } : { status: 503, body: { status: "failing" } },

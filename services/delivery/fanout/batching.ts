@@ -9,10 +9,11 @@
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import { type BatchMessage, MAX_BATCH_MESSAGES, publishBatch } from "../../../shared/broker/batch.ts";
+import type { MarkerPlace } from "../../../shared/broker/markers.ts";
 import type { Writer } from "../../../shared/broker/write.ts";
 import { spaceNames } from "../../../shared/protocol/base/names.ts";
 import type { MarkerRow } from "../../../shared/protocol/ledger/member-rows.ts";
-import { type Marker, type MarkerPlace, markerMessage, writeMarker } from "./marker.ts";
+import { type Marker, markerMessage, writeMarker } from "./marker.ts";
 
 /** A batch waits in the broker's memory until its last message: megabytes, not the whole backlog. */
 const MAX_BYTES = 4 * 1024 * 1024;

@@ -1,40 +1,36 @@
 /**
- * The member groups of a space: which of them this process writes, and who is told when it is another one.
+ * The member groups of a space in this process: as many as are in force, and another number once it is wanted.
+ *
+ * Siblings: `hold.ts` the groups of one number, `regroup.ts` how one number follows another.
  *
  * Invariants
- * 1. The lease says who should write; the marker says who can (`marker.ts`). Two that believe to hold a group
- *    waste effort and break nothing.
- * 2. A writer that failed is begun anew while the lease is held, each time later.
- * 3. A later process takes groups from earlier ones at once, up to its share of them: so a restart is not waited for,
- *    and processes that run side by side share the work. Beyond that it takes what is free or has expired.
- * 4. A change is asked of the loop that writes its group. Where that is another process, the refusal names it.
+ * 1. The markers say how many there are (`shared/broker/markers.ts`). Every process looks again and again, and at
+ *    once when a writer failed; whoever lets go of the old groups begins with the new ones by what is stored.
+ * 2. Who changes the number holds the lease of the first group, so that two do not hinder each other; the markers
+ *    fence it, and not the lease.
+ * 3. A change is asked of the loop that writes its group. Where that is another process, the refusal names it.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NatsConnection } from "@nats-io/transport-node";
-import {
-  type Hold,
-  type LeaseHolder,
-  type LeasePlace,
-  groupLease,
-  readLease,
-  takeLease,
-} from "../../../shared/broker/lease.ts";
+import { type LeaseHolder, type LeasePlace, groupLease, readLease, takeLease } from "../../../shared/broker/lease.ts";
 import { keepRenewed } from "../../../shared/broker/lease-keep.ts";
-import { isCode } from "../../../shared/broker/errors.ts";
+import { type Setting, isRegroupDue, markersInForce, readMarker } from "../../../shared/broker/markers.ts";
 import { createWriter } from "../../../shared/broker/write.ts";
 import { CotalError, ErrorCode, Outcome, toCotalError } from "../../../shared/protocol/base/errors.ts";
 import { type Membership, WRITER_DETAIL } from "../../../shared/protocol/endpoint/delivery-shapes.ts";
 import type { Caller } from "../../../shared/protocol/endpoint/grammar.ts";
 import { type Lifecycle, groupOf } from "../../../shared/protocol/ledger/member-rows.ts";
 import { ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
-import { createBell } from "./bell.ts";
-import { type Change, type Requests, createRequests } from "./requests.ts";
-import { type FanoutEvent, writeGroup } from "./writer.ts";
+import { type Bell, createBell } from "./bell.ts";
+import { type HoldEvent, type Holding, away, holdGroups, pause } from "./hold.ts";
+import { regroup } from "./regroup.ts";
+import type { Change } from "./requests.ts";
 
 export type GroupsOptions = {
   readonly nc: NatsConnection;
   readonly space: string;
-  readonly groups: number;
+  /** How many groups are wanted. */
+  readonly setting: Setting;
   /** Of this process. */
   readonly instanceId: string;
   /** As whom this run takes leases. */
@@ -44,13 +40,10 @@ export type GroupsOptions = {
   readonly tell: (event: GroupEvent) => void;
 };
 
-export type GroupEvent =
-  | (FanoutEvent & { readonly group: number })
-  | { readonly type: "held" | "lost"; readonly group: number }
-  | { readonly type: "failed"; readonly group: number; readonly error: CotalError };
+/** `numbered`: so many groups are in force from now on, and there is none beyond them. */
+export type GroupEvent = HoldEvent | { readonly type: "numbered"; readonly groups: number };
 
 export type Groups = {
-  readonly count: number;
   /** Asks the writer of the caller's group; resolves once the change is stored. */
   readonly change: (wanted: WantedChange, caller: Caller, signal: AbortSignal) => Promise<Membership | undefined>;
   readonly stop: () => Promise<void>;
@@ -60,126 +53,127 @@ export type WantedChange =
   | { readonly kind: "join"; readonly pattern: string; readonly cursor: number }
   | { readonly kind: "leave"; readonly pattern: string };
 
-/** How soon a group that nobody holds is taken. */
+/** How soon another number is seen. */
 const LOOK_MS = 1000;
+/** The same while another process changes it. */
+const BUSY_MS = 250;
 const STOP_MS = 1500;
-const AGAIN_MS = { first: 50, most: 5000 };
 
-type Group = { readonly requests: Requests; isHeld: boolean };
+type Keeping = {
+  readonly bell: Bell;
+  readonly stopping: AbortSignal;
+  /** What is held now; nothing while the number is being changed. */
+  holding: Holding | undefined;
+};
 
 export function keepGroups(options: GroupsOptions): Groups {
-  const { nc, space, groups, peers, instanceId } = options;
+  const { nc, space, instanceId } = options;
   const stopping = new AbortController();
   const bell = createBell(nc, space);
   stopping.signal.addEventListener("abort", bell.ring, { once: true });
-  const all: Group[] = Array.from({ length: groups }, () => ({ requests: createRequests(bell.ring), isHeld: false }));
-  const share = { left: Math.ceil(groups / peers) };
-  const running = all.map((group, n) => keepGroup(options, { group, n, bell, share }, stopping.signal));
+  const keeping: Keeping = { bell, stopping: stopping.signal, holding: undefined };
+  const running = keep(options, keeping);
 
   return {
-    count: groups,
     change: async (wanted, caller, signal) => {
+      const { holding } = keeping;
+      if (holding === undefined) throw away();
       const lifecycle: Lifecycle = { ...caller, key: ledgerKey.acl(caller.principal, caller.uid) };
-      const n = groupOf(lifecycle.key, groups);
-      const group = all[n];
-      if (group === undefined || !group.isHeld) throw await elsewhere(nc, groupLease(space, n), instanceId);
+      const n = groupOf(lifecycle.key, holding.groups);
+      const requests = holding.requests(n);
+      if (requests === undefined) throw await elsewhere(nc, groupLease(space, n), instanceId);
       const change: Change = { ...wanted, lifecycle };
-      return group.requests.ask(change, signal);
+      return requests.ask(change, signal);
     },
     stop: async () => {
       stopping.abort();
       // A broker that is away gives no lease back, and a batch that nobody confirms is settled by the next claim.
-      await Promise.race([Promise.all(running), sleep(STOP_MS, undefined, { ref: false })]);
+      await Promise.race([running, sleep(STOP_MS, undefined, { ref: false })]);
       bell.stop();
     },
   };
 }
 
-type Keeping = {
-  readonly group: Group;
-  readonly n: number;
-  readonly bell: ReturnType<typeof createBell>;
-  /** Groups that this process may still take from an earlier one. */
-  readonly share: { left: number };
-};
-
-async function keepGroup(options: GroupsOptions, keeping: Keeping, stopping: AbortSignal): Promise<void> {
+/** What is stored says what comes next, each time anew. */
+async function keep(options: GroupsOptions, keeping: Keeping): Promise<void> {
+  const { stopping } = keeping;
   while (!stopping.aborted) {
     try {
-      const hold = await takeGroup(options, keeping);
-      if (hold !== undefined) await holdGroup(options, keeping, hold, stopping);
+      const { groups, isDue } = await look(options);
+      if (!isDue) await holdWhile(options, keeping, groups);
+      else if (!(await regroupAlone(options, keeping))) await pause(BUSY_MS, stopping);
     } catch (thrown) {
-      options.tell({ type: "failed", group: keeping.n, error: toCotalError(thrown) });
+      options.tell({ type: "failed", group: 0, error: toCotalError(thrown) });
+      await pause(LOOK_MS, stopping);
     }
-    await pause(LOOK_MS, stopping);
   }
 }
 
-async function takeGroup({ nc, space, who }: GroupsOptions, { n, share }: Keeping): Promise<Hold | undefined> {
-  const place = groupLease(space, n);
-  const { holder, principal } = who;
-  // Counted before it is asked for: all groups ask at once.
-  const maySucceed = share.left > 0;
-  if (maySucceed) share.left -= 1;
-  let hold: Hold | undefined;
+async function look({ nc, space, setting }: GroupsOptions) {
+  const found = await markersInForce(nc, space, setting);
+  return { groups: found.length, isDue: isRegroupDue(found, await setting()) };
+}
+
+/** Does the first marker, which every change begins with, say what is wanted? Two reads, however many groups there are. */
+async function isQuiet({ nc, space, setting }: GroupsOptions, groups: number): Promise<boolean> {
+  const [first, wanted] = await Promise.all([readMarker(nc, { space, group: 0 }), setting()]);
+  return wanted === groups && first.row?.of === groups && first.row.state === undefined;
+}
+
+/** Holds groups of this number for as long as it is in force and none other is wanted. */
+async function holdWhile(options: GroupsOptions, keeping: Keeping, groups: number): Promise<void> {
+  const { bell, stopping } = keeping;
+  const ending = new AbortController();
+  let nudge = new AbortController();
+  const onStop = (): void => {
+    ending.abort();
+    nudge.abort();
+  };
+  const tell = (event: HoldEvent): void => {
+    options.tell(event);
+    // Perhaps its marker was sealed.
+    if (event.type === "failed") nudge.abort();
+  };
+  stopping.addEventListener("abort", onStop, { once: true });
+  options.tell({ type: "numbered", groups });
+  const holding = holdGroups({ ...options, groups, bell, tell }, ending.signal);
+  keeping.holding = holding;
   try {
-    const taken = await takeLease(nc, place, maySucceed ? who : { holder, principal });
-    if (taken.kind === "held") ({ hold } = taken);
+    while (!ending.signal.aborted && !stopping.aborted) {
+      await pause(LOOK_MS, nudge.signal);
+      nudge = new AbortController();
+      if (await isQuiet(options, groups).catch(() => true)) continue;
+      const now = await look(options).catch(() => undefined);
+      if (now !== undefined && (now.isDue || now.groups !== groups)) ending.abort();
+    }
   } finally {
-    if (maySucceed && hold === undefined) share.left += 1;
+    stopping.removeEventListener("abort", onStop);
+    ending.abort();
+    keeping.holding = undefined;
+    await holding.ended;
   }
-  return hold;
 }
 
-async function holdGroup(options: GroupsOptions, keeping: Keeping, hold: Hold, stopping: AbortSignal): Promise<void> {
-  const { group, n } = keeping;
+/** Did this process change the number? False where another one holds the first group: it will, or lets go of it. */
+async function regroupAlone(options: GroupsOptions, { bell, stopping }: Keeping): Promise<boolean> {
+  const { nc, space, instanceId, who, setting, tell } = options;
+  const taken = await takeLease(nc, groupLease(space, 0), who);
+  if (taken.kind !== "held") return false;
   const ending = new AbortController();
   const signal = AbortSignal.any([stopping, ending.signal]);
-  options.tell({ type: "held", group: n });
-  group.isHeld = true;
-  const renewing = keepRenewed(hold, signal).finally(() => {
+  const renewing = keepRenewed(taken.hold, signal).finally(() => {
     ending.abort();
-    keeping.bell.ring();
+    bell.ring();
   });
   try {
-    await writeAgain(options, keeping, hold, signal);
+    const parts = { nc, space, instanceId, bell, writer: createWriter({ nc }), wanted: setting };
+    const made = await regroup({ ...parts, tell: (group, event) => tell({ ...event, group }) }, signal);
+    return made !== undefined;
   } finally {
-    group.isHeld = false;
     ending.abort();
     await renewing;
-    group.requests.refuseAll(away());
-    options.tell({ type: "lost", group: n });
-    if (hold.isHeld()) await hold.release().catch(() => undefined);
+    if (taken.hold.isHeld()) await taken.hold.release().catch(() => undefined);
   }
-}
-
-async function writeAgain(
-  options: GroupsOptions,
-  { group, n, bell }: Keeping,
-  hold: Hold,
-  signal: AbortSignal,
-): Promise<void> {
-  const { nc, space, groups, instanceId, tell } = options;
-  let wait = AGAIN_MS.first;
-  while (!signal.aborted) {
-    const began = performance.now();
-    try {
-      const writer = createWriter({ nc });
-      const told = (event: FanoutEvent): void => tell({ ...event, group: n });
-      const own = { nc, space, groups, writer, bell, group: n, instanceId, requests: group.requests };
-      await writeGroup({ ...own, tell: told }, signal);
-    } catch (thrown) {
-      tell({ type: "failed", group: n, error: toCotalError(thrown) });
-      // Overtaken: whoever it was may have the lease too, and then nothing is to be fought for.
-      if (isCode(thrown, ErrorCode.Conflict) && !(await hold.renew(true).catch(() => true))) return;
-      wait = performance.now() - began > AGAIN_MS.most ? AGAIN_MS.first : Math.min(2 * wait, AGAIN_MS.most);
-      await pause(wait, signal);
-    }
-  }
-}
-
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  await sleep(ms, undefined, { signal }).catch(() => undefined);
 }
 
 async function elsewhere(nc: NatsConnection, place: LeasePlace, me: string): Promise<CotalError> {
@@ -190,12 +184,5 @@ async function elsewhere(nc: NatsConnection, place: LeasePlace, me: string): Pro
     outcome: Outcome.NotExecuted,
     next: "ask that instance",
     details: [{ kind: WRITER_DETAIL, instanceId }],
-  });
-}
-
-function away(): CotalError {
-  return new CotalError(ErrorCode.Unavailable, "nobody writes the copies of this member just now", {
-    outcome: Outcome.Unknown,
-    next: "ask again: a process takes it up in a moment",
   });
 }

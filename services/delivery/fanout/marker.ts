@@ -1,42 +1,22 @@
 /**
- * The marker of a group: how far it has come, and the fence of everything that it writes (`delivery.md` 1).
+ * Writing the marker of a group: how far it has come, and the fence of everything that it writes (`delivery.md` 1).
  *
  * Invariants
  * 1. Whoever begins to write claims the marker first: it writes it anew, over the sequence that it read. A batch
  *    of an earlier writer that is still on its way names the sequence before, and aborts.
  * 2. The marker has no age (`Nats-TTL: never`), whatever limit the operator sets.
  */
-import type { NatsConnection } from "@nats-io/transport-node";
 import type { BatchMessage } from "../../../shared/broker/batch.ts";
-import { leaderLast } from "../../../shared/broker/reads.ts";
+import type { MarkerPlace } from "../../../shared/broker/markers.ts";
 import type { Writer } from "../../../shared/broker/write.ts";
-import { CotalError, ErrorCode, Outcome } from "../../../shared/protocol/base/errors.ts";
 import { Header } from "../../../shared/protocol/base/headers.ts";
 import { spaceNames } from "../../../shared/protocol/base/names.ts";
 import { spaceSubjects } from "../../../shared/protocol/base/subjects.ts";
-import { MarkerRow } from "../../../shared/protocol/ledger/member-rows.ts";
+import type { MarkerRow } from "../../../shared/protocol/ledger/member-rows.ts";
 
 export type Marker = { readonly row: MarkerRow; readonly seq: number };
 
 const NO_AGE = { [Header.Ttl]: "never" } as const;
-
-export type MarkerPlace = { readonly space: string; readonly group: number };
-
-/** What stands there, by a leader read. */
-export async function readMarker(
-  nc: NatsConnection,
-  { space, group }: MarkerPlace,
-): Promise<{ readonly row: MarkerRow | undefined; readonly seq: number }> {
-  const { dlv } = spaceNames(space);
-  const entry = await leaderLast(nc, dlv, spaceSubjects(space).dlvMarker(group));
-  if (entry === undefined) return { row: undefined, seq: 0 };
-  const row = parse(entry.data);
-  if (row !== undefined) return { row, seq: entry.seq };
-  throw new CotalError(ErrorCode.FailedPrecondition, `the marker of group ${group} does not parse`, {
-    outcome: Outcome.NotExecuted,
-    next: "a newer version may have written it: run that version",
-  });
-}
 
 /** Writes it alone: a claim, or progress without copies. */
 export async function writeMarker(
@@ -66,11 +46,3 @@ export function markerMessage({ space, group }: MarkerPlace, row: MarkerRow, exp
 }
 
 const encodeMarker = (row: MarkerRow): Uint8Array => new TextEncoder().encode(JSON.stringify(row));
-
-function parse(data: Uint8Array): MarkerRow | undefined {
-  try {
-    return MarkerRow.safeParse(JSON.parse(new TextDecoder().decode(data))).data;
-  } catch {
-    return undefined;
-  }
-}

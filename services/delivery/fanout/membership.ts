@@ -56,13 +56,14 @@ export function hasChanges({ view, requests }: Pick<MembershipParts, "view" | "r
   return requests.waiting().length > 0 || view.cover.unfinished().length > 0;
 }
 
-/** One round: what is asked for is begun, and everything that was begun is finished. */
-export async function changeMemberships(parts: MembershipParts): Promise<void> {
-  const { nc, space, view, batching, position } = parts;
+/** One round: what is asked for is begun, and everything that was begun is finished. False where that was nothing. */
+export async function changeMemberships(parts: MembershipParts): Promise<boolean> {
+  const { nc, space, view, batching, position, requests } = parts;
+  const asked = requests.waiting();
   const { lastSeq } = await streamState(nc, spaceNames(space).chat);
-  const answers = await begin(parts, lastSeq);
+  const answers = await begin(parts, lastSeq, asked);
   const open = view.cover.unfinished();
-  if (open.length === 0) return;
+  if (open.length === 0) return false;
   const joins = await copyJoined(parts, open);
   await parts.commit(joins);
   // Proved by the marker: until here, no other writer wrote anything for this group.
@@ -76,6 +77,7 @@ export async function changeMemberships(parts: MembershipParts): Promise<void> {
     }),
   );
   if (batching.size() > 0) throw new TypeError("copies of a join were left behind");
+  return true;
 }
 
 function answer(request: Request, view: View, member: Member): void {
@@ -95,10 +97,14 @@ function finish({ rows, view }: MembershipParts, member: Member, frontier: numbe
 }
 
 /** First step, for whatever may begin now. Answers at once what needs no change; the rest waits for the next round. */
-async function begin(parts: MembershipParts, lastSeq: number): Promise<Map<string, Request[]>> {
+async function begin(
+  parts: MembershipParts,
+  lastSeq: number,
+  asked: readonly Request[],
+): Promise<Map<string, Request[]>> {
   const begun = new Map<string, Request[]>();
   const steps: Promise<void>[] = [];
-  for (const request of parts.requests.waiting()) {
+  for (const request of asked) {
     if (steps.length >= MAX_ROUND) break;
     const { change } = request;
     const key = ledgerKey.member(change.lifecycle.principal, change.lifecycle.uid, change.pattern);

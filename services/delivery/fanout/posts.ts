@@ -5,6 +5,7 @@
  * 1. Nothing is skipped: what a page holds is followed by what comes after it. A sequence that is missing left
  *    CHAT before it was read, and is counted (`delivery.md` 7).
  * 2. At most two pages are in memory, however much waits.
+ * 3. Past `upToSeq` nothing is read.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import { type Page, type StoredEntry, directPage } from "../../../shared/broker/reads.ts";
@@ -19,12 +20,13 @@ export type Posts = {
   readonly next: () => Promise<readonly StoredEntry[]>;
 };
 
-export function readPosts(nc: NatsConnection, space: string, after: number): Posts {
+export function readPosts(nc: NatsConnection, space: string, after: number, upToSeq = Infinity): Posts {
   const stream = spaceNames(space).chat;
   const filter = spaceSubjects(space).chatAll;
   let fromSeq = after + 1;
   let ahead: Promise<Page> | undefined;
-  const page = (): Promise<Page> => directPage(nc, stream, { filter, fromSeq, batch: PAGE, maxBytes: PAGE_BYTES });
+  const page = (): Promise<Page> =>
+    directPage(nc, stream, { filter, fromSeq, upToSeq, batch: PAGE, maxBytes: PAGE_BYTES });
   return {
     next: async () => {
       const { messages, done } = await (ahead ?? page());

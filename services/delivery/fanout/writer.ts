@@ -1,7 +1,7 @@
 /**
  * The fan-out writer of one group: reads CHAT in order and writes each member its copies (§4, §8, `delivery.md`).
  *
- * Siblings: `batching.ts` the batch and its fence, `copies.ts` who gets what, `membership.ts` joins and leaves,
+ * Siblings: `claim.ts` the taking over, `batching.ts` the batch and its fence, `copies.ts` who gets what, `membership.ts` joins and leaves,
  * `sweep.ts` narrowed lists, `posts.ts` the reading, `view.ts` what is decided by.
  *
  * Invariants
@@ -11,32 +11,35 @@
  *    without copies since is read again after a death, and gives none again.
  * 3. Any failure ends it. The next one claims the marker and goes on from there: nothing is missed, nothing is
  *    written twice, and memory holds rows and two pages, never a backlog.
+ * 4. A marker of another number of groups, or one that was sealed, is nobody's to go on with (`regroup.ts`).
  */
 import type { NatsConnection } from "@nats-io/transport-node";
-import { streamState } from "../../../shared/broker/ensure.ts";
-import type { StoredEntry } from "../../../shared/broker/reads.ts";
+import { type StoredEntry, leaderNext } from "../../../shared/broker/reads.ts";
 import type { Writer } from "../../../shared/broker/write.ts";
 import { CopyKind } from "../../../shared/protocol/base/headers.ts";
 import { spaceNames } from "../../../shared/protocol/base/names.ts";
+import { spaceSubjects } from "../../../shared/protocol/base/subjects.ts";
 import type { MarkerRow } from "../../../shared/protocol/ledger/member-rows.ts";
+import { type Run, claim, numbered } from "./claim.ts";
 import { createBatching } from "./batching.ts";
 import type { Bell } from "./bell.ts";
 import { type Post, type Target, copyHeaders, isOwed, readPost, targetsOf } from "./copies.ts";
 import { createStamp } from "./limit.ts";
-import { readMarker, writeMarker } from "./marker.ts";
 import { type MembershipParts, changeMemberships, hasChanges } from "./membership.ts";
 import { createRowWriter } from "./member-store.ts";
 import { mentioned } from "./mentions.ts";
 import { readPosts } from "./posts.ts";
 import type { Requests } from "./requests.ts";
 import { type SweepParts, sweep } from "./sweep.ts";
-import { type View, createView } from "./view.ts";
+import type { View } from "./view.ts";
 
 /** What happened, for logs and metrics. */
 export type FanoutEvent =
   | { readonly type: "claimed"; readonly position: number; readonly members: number }
   | { readonly type: "copies"; readonly count: number }
   | { readonly type: "position"; readonly position: number }
+  /** When the oldest post was stored that still waits for its copies, epoch ms; none waits where it is left out. */
+  | { readonly type: "waiting"; readonly since: number | undefined }
   /** Posts that had left CHAT before they were read (`delivery.md` 7). */
   | { readonly type: "gap"; readonly from: number; readonly count: number }
   /** A post that nobody could show, or no copy could carry. */
@@ -62,9 +65,21 @@ const QUIET_MS = 100;
 const MAX_CACHED_CHANNELS = 10_000;
 
 /** Writes until the signal, or until it fails: then it was overtaken, or the broker is away. */
-export async function writeGroup(options: GroupWriterOptions, stopping: AbortSignal): Promise<void> {
+export function writeGroup(options: GroupWriterOptions, stopping: AbortSignal): Promise<void> {
+  return write(options, { state: "open", upTo: Infinity }, stopping);
+}
+
+/**
+ * Brings a sealed group to exactly this sequence, with nothing under way: no post in parts, no sweep, no join whose
+ * copies the marker names. Safe to run again.
+ */
+export function levelGroup(options: GroupWriterOptions, upTo: number, stopping: AbortSignal): Promise<void> {
+  return write(options, { state: "sealed", upTo }, stopping);
+}
+
+async function write(options: GroupWriterOptions, run: Run, stopping: AbortSignal): Promise<void> {
   const { nc, space, writer, bell, requests, tell } = options;
-  const claimed = await claim(options);
+  const claimed = await claim(options, run, stopping);
   const { view } = claimed;
   let position = claimed.marker.row.sequence;
   let part = claimed.marker.row.part;
@@ -79,7 +94,7 @@ export async function writeGroup(options: GroupWriterOptions, stopping: AbortSig
     v: 1,
     sequence: position,
     acl: sweptAcl,
-    by: options.instanceId,
+    ...numbered(options, run),
     ...more,
   });
   const commit = async (more?: Pick<MarkerRow, "part" | "joins">): Promise<void> => {
@@ -112,7 +127,8 @@ export async function writeGroup(options: GroupWriterOptions, stopping: AbortSig
     const seen = view.aclSeq();
     if (view.toSweep.size > 0) await sweep(sweeping, position);
     sweptAcl = seen;
-    if (hasChanges(changing)) await changeMemberships(changing);
+    // What had to wait for the others of this round comes at once.
+    if (hasChanges(changing) && (await changeMemberships(changing)) && hasChanges(changing)) bell.ring();
     // Whoever narrowed a list waits for this word. Not before: it names no join that is under way.
     if (view.listsSeq() > batching.marker().row.acl) await commit();
   };
@@ -158,49 +174,44 @@ export async function writeGroup(options: GroupWriterOptions, stopping: AbortSig
     if (batching.size() > 0 || position - batching.marker().row.sequence >= MARK_EVERY) await flush();
   };
 
+  /** Is everything up to the end there? Then the marker says so, and nothing else. */
+  const isLevel = async (): Promise<boolean> => {
+    if (run.upTo === Infinity) return false;
+    const next = await leaderNext(nc, spaceNames(space).chat, spaceSubjects(space).chatAll, position + 1);
+    if (next !== undefined && next.seq <= run.upTo) return false;
+    if (run.upTo > position) tell({ type: "gap", from: position + 1, count: run.upTo - position });
+    position = Math.max(position, run.upTo);
+    part = undefined;
+    while (view.toSweep.size > 0 || hasChanges(changing)) await settle();
+    await commit();
+    return true;
+  };
+
+  let waitingSince: number | undefined;
+  const tellWaiting = (since: number | undefined): void => {
+    if (since !== waitingSince) tell({ type: "waiting", since });
+    waitingSince = since;
+  };
   let lastPostAt = Number.NEGATIVE_INFINITY;
-  const posts = readPosts(nc, space, position);
+  const posts = readPosts(nc, space, position, run.upTo);
   while (!stopping.aborted) {
     const [page] = await Promise.all([posts.next(), requests.before(view.refresh)]);
     if (part === undefined || page[0]?.seq !== part.sequence) {
       part = undefined;
       await settle();
     }
+    tellWaiting(page[0]?.timeMs);
     await deliver(page);
     if (page.length > 0) {
       lastPostAt = performance.now();
       continue;
     }
+    if (await isLevel()) return;
     // What brought no copies has passed all the same, and the marker says so once it is quiet.
     const isBehind = position > batching.marker().row.sequence;
     if (isBehind && performance.now() - lastPostAt > QUIET_MS) await flush();
-    await bell.wait();
+    await bell.wait(isBehind || hasChanges(changing) ? QUIET_MS : undefined);
   }
-}
-
-type Claimed = { readonly view: View; readonly marker: Awaited<ReturnType<typeof writeMarker>> };
-
-/** Takes the marker over, and only then reads what there is to decide by. */
-async function claim(options: GroupWriterOptions): Promise<Claimed> {
-  const { nc, space, group, groups, writer, instanceId, tell } = options;
-  const found = await readMarker(nc, options);
-  const view = createView({ nc, space, group, groups, sweptAcl: found.row?.acl ?? 0 });
-  const row = found.row ?? (await firstRow(options, view));
-  const marker = await writeMarker(writer, options, { ...row, by: instanceId }, found.seq);
-  await view.refresh();
-  tell({ type: "claimed", position: row.sequence, members: view.cover.size() });
-  return { view, marker };
-}
-
-/** A group begins with what is posted from now on; one whose marker was lost, with what its members are owed. */
-async function firstRow({ nc, space, instanceId }: GroupWriterOptions, view: View): Promise<MarkerRow> {
-  const { lastSeq } = await streamState(nc, spaceNames(space).chat);
-  await view.refresh();
-  const owed = [...view.cover.all()].map(({ row }) => row.join);
-  // Nothing is stored yet that a list could fail to cover.
-  for (const lifecycle of view.toSweep) view.swept(lifecycle);
-  const sequence = owed.reduce((least, join) => Math.min(least, join), lastSeq);
-  return { v: 1, sequence, acl: view.aclSeq(), by: instanceId };
 }
 
 type Found = { readonly kind: CopyKind; readonly found: readonly Target[] };

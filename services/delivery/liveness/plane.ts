@@ -35,8 +35,8 @@ export function holderOf({ uid, epoch, instanceId, principal }: Run): LeaseHolde
 
 export type PlaneOptions = {
   readonly space: string;
-  /** How many member groups there are. */
-  readonly groups: number;
+  /** How many member groups are in force. */
+  readonly groups: () => Promise<number>;
   readonly front: NatsConnection;
   readonly store: NatsConnection;
   /** As the lease rows name this run. */
@@ -57,14 +57,16 @@ const LETTING_GO_MS = 1000;
 
 export function createPlane(options: PlaneOptions): DeliveryPlane {
   const { space, front, store, holder, onDropped, lettingGoMs = LETTING_GO_MS } = options;
-  const places = Array.from({ length: options.groups }, (_, n) => groupLease(space, n));
   const held = new Set<number>();
   let letGo: NodeJS.Timeout | undefined;
   const liveness = createLiveness({
     nc: front,
     space,
     random: randomBytes,
-    verdict: async () => gradeLeases(await Promise.all(places.map((place) => lookAtLease(store, place))), holder),
+    verdict: async () => {
+      const places = Array.from({ length: await options.groups() }, (_, n) => groupLease(space, n));
+      return gradeLeases(await Promise.all(places.map((place) => lookAtLease(store, place))), holder);
+    },
     onDropped,
   });
   return {

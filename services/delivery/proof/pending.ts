@@ -19,7 +19,7 @@ import type {
   ProofAnswer,
   TierPending,
 } from "../../../shared/protocol/endpoint/proof-shapes.ts";
-import { type Lifecycle, groupOf, parseLifecycle } from "../../../shared/protocol/ledger/member-rows.ts";
+import { type Lifecycle, parseLifecycle } from "../../../shared/protocol/ledger/member-rows.ts";
 import { AclRow, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
 import { atOnce } from "./at-once.ts";
 import {
@@ -55,11 +55,10 @@ export async function pendingPage(parts: ProofParts, { of, cursor }: PendingArgs
 
 /** Throws `failed-precondition` for who has no inbox of its own. */
 export async function ownPending(parts: ProofParts, { principal, uid }: Caller): Promise<ProofAnswer> {
-  const { store, space, groups } = parts;
   const key = ledgerKey.acl(principal, uid);
-  const moment = await momentOf(parts, groupOf(key, groups));
+  const moment = await momentOf(parts, key);
   const listed = await listOf(parts, { key, principal, uid });
-  const [member] = listed === undefined ? [] : await pendingOf({ store, space, groups }, [listed]);
+  const [member] = listed === undefined ? [] : await pendingOf(parts, [listed]);
   if (member === undefined) {
     throw new CotalError(ErrorCode.FailedPrecondition, "this credential has no inbox that anything could wait in", {
       outcome: Outcome.NotExecuted,

@@ -10,14 +10,10 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import { type DurableState, durableState } from "../../../shared/broker/durable-state.ts";
 import { leaderGet, leaderNext } from "../../../shared/broker/reads.ts";
 import type { Recipient, RecipientState } from "../../../shared/protocol/endpoint/proof-shapes.ts";
-import { groupOf } from "../../../shared/protocol/ledger/member-rows.ts";
 import { type Post, type ReadBudget, findCopy } from "./copy.ts";
 import type { Owed } from "./owed.ts";
 import { type Listed, listOf } from "./pending.ts";
-import { type Place, type ProofParts, copiesPlace, dmPlace } from "./tiers.ts";
-
-/** Up to which post each group has its copies. */
-export type Copied = readonly number[];
+import { type Copied, type Place, type ProofParts, copiedFor, copiesPlace, dmPlace } from "./tiers.ts";
 
 export async function copyRecipient(
   parts: ProofParts,
@@ -26,7 +22,7 @@ export async function copyRecipient(
   copied: Copied,
   budget: ReadBudget,
 ): Promise<Recipient> {
-  const { store, space, groups } = parts;
+  const { store, space } = parts;
   const place = copiesPlace(space, lifecycle);
   const [durable, listed] = await Promise.all([
     durableState(store, place.stream, place.durable),
@@ -37,7 +33,7 @@ export async function copyRecipient(
   const copy = await findCopy(store, { stream: place.stream, subject: place.filter }, post, budget);
   if (copy === "unknown") return { ...who, state: "unknown" };
   if (copy === "absent") {
-    const isCopied = (copied[groupOf(lifecycle.key, groups)] ?? 0) >= post.seq;
+    const isCopied = copiedFor(copied, lifecycle.key) >= post.seq;
     return { ...who, state: isCopied ? "gone" : "copying", ...times(durable) };
   }
   const state = await stateAt(store, place, durable, copy.seq);

@@ -5,6 +5,7 @@
 import type { NatsConnection } from "@nats-io/transport-node";
 import { durableState } from "../../../shared/broker/durable-state.ts";
 import { streamState } from "../../../shared/broker/ensure.ts";
+import { type Setting, markersInForce } from "../../../shared/broker/markers.ts";
 import { leaderNext } from "../../../shared/broker/reads.ts";
 import { dlvDurable, dmDurable, roleDurable, spaceNames } from "../../../shared/protocol/base/names.ts";
 import { parseSubject, spaceSubjects } from "../../../shared/protocol/base/subjects.ts";
@@ -12,14 +13,12 @@ import { ROLE_TOKEN } from "../../../shared/protocol/base/grammar.ts";
 import { subjectCounts } from "../../../shared/broker/subject-counts.ts";
 import { atOnce } from "./at-once.ts";
 import type { FanoutState, TierPending } from "../../../shared/protocol/endpoint/proof-shapes.ts";
-import type { Lifecycle } from "../../../shared/protocol/ledger/member-rows.ts";
-import { readMarker } from "../fanout/marker.ts";
+import { type Lifecycle, groupOf } from "../../../shared/protocol/ledger/member-rows.ts";
 
 export type ProofParts = {
   readonly store: NatsConnection;
   readonly space: string;
-  /** Member groups of the space (decision H25). */
-  readonly groups: number;
+  readonly setting: Setting;
 };
 
 /** A durable and the subject that it reads. */
@@ -87,16 +86,21 @@ const QUEUES_AT_ONCE = 32;
 
 export type Moment = { readonly asOf: number; readonly fanout: FanoutState };
 
-/** The broker's clock, what is posted, and how far the copies are: of one group, or of the slowest. */
-export async function momentOf(parts: ProofParts, group?: number): Promise<Moment> {
+/** The broker's clock, what is posted, and how far the copies are: those of one lifecycle, or of the slowest. */
+export async function momentOf(parts: ProofParts, lifecycle?: string): Promise<Moment> {
   const { asOf, fanout, groups } = await copiedOf(parts);
-  return { asOf, fanout: group === undefined ? fanout : { ...fanout, copied: groups[group] ?? 0 } };
+  return { asOf, fanout: lifecycle === undefined ? fanout : { ...fanout, copied: copiedFor(groups, lifecycle) } };
 }
 
+/** Up to which post each group in force has its copies (decision H25). */
+export type Copied = readonly number[];
+
+/** Up to which post this lifecycle has its copies. */
+export const copiedFor = (groups: Copied, lifecycle: string): number => groups[groupOf(lifecycle, groups.length)] ?? 0;
+
 /** The same, and of each group up to which post it has its copies. */
-export async function copiedOf({ store, space, groups }: ProofParts) {
-  const which = Array.from({ length: groups }, (_, at) => at);
-  const markers = await Promise.all(which.map((group) => readMarker(store, { space, group })));
+export async function copiedOf({ store, space, setting }: ProofParts) {
+  const markers = await markersInForce(store, space, setting);
   const { atMs: asOf, lastSeq: stored } = await streamState(store, spaceNames(space).chat);
   const each = markers.map(({ row }) => Math.min(row?.sequence ?? 0, stored));
   return { asOf, fanout: { stored, copied: Math.min(...each) }, groups: each };

@@ -49,9 +49,15 @@ export type CopyKind = (typeof CopyKind)[keyof typeof CopyKind];
 export const PROVENANCE_HEADERS = ["Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp"] as const;
 
 const PROVENANCE_LOWER: ReadonlySet<string> = new Set(PROVENANCE_HEADERS.map((name) => name.toLowerCase()));
+const PROVENANCE_LENGTHS: ReadonlySet<number> = new Set(PROVENANCE_HEADERS.map(({ length }) => length));
 
-/** True if any of the header names, in any case and with any value, marks a stored copy. */
+/** Does a header of this name, in any case, mark a stored copy? Most names differ by their length already. */
+export function isProvenance(name: string): boolean {
+  return PROVENANCE_LENGTHS.has(name.length) && PROVENANCE_LOWER.has(name.toLowerCase());
+}
+
+/** True if any of the header names, whatever its value, marks a stored copy. */
 export function hasProvenance(names: Iterable<string>): boolean {
-  for (const name of names) if (PROVENANCE_LOWER.has(name.toLowerCase())) return true;
+  for (const name of names) if (isProvenance(name)) return true;
   return false;
 }

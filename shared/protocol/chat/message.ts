@@ -93,15 +93,23 @@ export type ReadResult =
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
+/** Subjects that were found to be surfaceable: a sender writes many messages to a channel. */
+const known = new Map<string, DeliverySubject>();
+const KNOWN = 512;
+
 /**
  * Reads one delivery. Never throws. `headerNames` are those of the message on the wire; pass none
  * for a copy read from a stream by oneself.
  */
 export function readDelivery(subject: string, payload: Uint8Array, headerNames: Iterable<string> = []): ReadResult {
   if (hasProvenance(headerNames)) return refuse(RejectReason.StoredCopy, "carries a stored-message header");
-  const split = parseSubject(subject);
+  const split = known.get(subject) ?? parseSubject(subject);
   if (split === undefined) return refuse(RejectReason.MalformedSubject, "does not parse");
-  if (!isSurfaceable(split)) return refuse(RejectReason.MalformedSubject, "no owner in the owner slot");
+  if (!known.has(subject)) {
+    if (!isSurfaceable(split)) return refuse(RejectReason.MalformedSubject, "no owner in the owner slot");
+    if (known.size >= KNOWN) known.clear();
+    known.set(subject, split);
+  }
   let value: unknown;
   try {
     value = JSON.parse(utf8.decode(payload));

@@ -3,6 +3,7 @@
  * registry, written by the provisioner, read by everyone.
  */
 import { z } from "zod";
+import { groupCount } from "../ledger/member-rows.ts";
 
 export const AuthMode = z.enum(["static", "user", "open"]);
 export type AuthMode = z.infer<typeof AuthMode>;
@@ -23,8 +24,8 @@ export const SpaceSettings = z.strictObject({
   /** Reads of clients are mediated, always (decision H50). */
   reads: z.literal("mediated"),
   replicas: z.union([z.literal(1), z.literal(3)]),
-  /** Member groups of the fan-out (`delivery`). */
-  groups: z.number().int().min(1).max(64),
+  /** Member groups that the fan-out is to have (`delivery`); how many it has, the markers say. */
+  groups: groupCount,
   /** Principal of each daemon, dot-form, by service name. */
   daemons: z.record(z.string(), z.string()),
   limits: z.strictObject({ agent: ConnectionLimits }),

@@ -22,6 +22,7 @@ export const DELIVERY_CLUSTER = defineCluster({
     { name: "anycast-takes", ...read, input: shape.AnycastTakesArgs, output: shape.AnycastTakesAnswer },
     { name: "acl-swept", ...read, input: shape.AclSweptArgs, output: shape.AclSweptAnswer },
     { name: "pending", ...read, input: proof.PendingArgs, output: proof.PendingAnswer },
+    { name: "groups-show", ...read, input: shape.GroupsShowArgs, output: shape.GroupsShowAnswer },
     { name: "proof", ...read, input: proof.ProofArgs, output: proof.ProofAnswer },
     { name: "members", ...read, input: shape.MembersArgs, output: z.union([shape.MembersAnswer, shape.ReachedAnswer]) },
     { name: "reload-creds", ...write, input: shape.ReloadCredsArgs, output: shape.ReloadCredsAnswer },

@@ -3,6 +3,7 @@
  * (§8.1), who of a principal is connected, and ending that (§13.1).
  */
 import { z } from "zod";
+import { groupCount } from "../ledger/member-rows.ts";
 import { LIFECYCLE_UID, PRINCIPAL_TOKEN } from "../base/grammar.ts";
 import { isChannelPattern } from "../base/channels.ts";
 import { isMembershipPattern } from "../ledger/member-rows.ts";
@@ -184,3 +185,11 @@ export const ReloadCredsAnswer = z.looseObject({
   credentials: z.array(z.looseObject({ profile: z.string(), taken: z.boolean(), expires: z.number().nullable() })),
 });
 export type ReloadCredsAnswer = z.infer<typeof ReloadCredsAnswer>;
+
+export const GroupsShowArgs = z.strictObject({});
+/** Member groups of the space. `changing`: the service has not made the wanted number yet, or makes it now. */
+export const GroupsShowAnswer = z.looseObject({
+  wanted: groupCount,
+  inForce: groupCount,
+  state: z.enum(["changed", "changing"]),
+});

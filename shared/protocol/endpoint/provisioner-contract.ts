@@ -24,6 +24,7 @@ export const PROVISIONER_CLUSTER = defineCluster({
     { name: "limits-show", ...read, input: shape.NoArgs, output: shape.LimitsAnswer },
     { name: "limits-set", ...write, input: shape.LimitsSetArgs, output: shape.LimitsAnswer },
     { name: "limits-preview", ...read, input: shape.LimitsSetArgs, output: shape.LimitsPreviewAnswer },
+    { name: "groups-set", ...write, input: shape.GroupsSetArgs, output: shape.GroupsSetAnswer },
     { name: "check", ...read, input: shape.NoArgs, output: shape.CheckAnswer },
     { name: "caller-view", ...read, input: view.CallerViewArgs, output: view.CallerViewAnswer },
     { name: "daemon-enter", ...write, input: DaemonEnterArgs, output: DaemonEnterAnswer },

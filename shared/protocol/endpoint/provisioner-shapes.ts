@@ -1,5 +1,6 @@
 /** Shapes of what the provisioner serves: arguments and answers, shared by both sides. */
 import { z } from "zod";
+import { groupCount } from "../ledger/member-rows.ts";
 import { DIGEST, LIFECYCLE_UID, OWNER_LABEL, PRINCIPAL_TOKEN, ROLE_TOKEN, USER_NKEY } from "../base/grammar.ts";
 import { isChannel, isChannelPattern } from "../base/channels.ts";
 import { ChannelConfig } from "../chat/channel-config.ts";
@@ -94,6 +95,10 @@ export const LimitsSetArgs = z.strictObject({
   maxAgeSeconds: z.number().nullable().optional(),
   maxPerSubject: z.number().nullable().optional(),
 });
+
+export const GroupsSetArgs = z.strictObject({ groups: groupCount });
+/** What is wanted from now on, and what was before. The delivery service carries it out. */
+export const GroupsSetAnswer = z.looseObject({ wanted: groupCount, before: groupCount });
 
 const digest = z.string().regex(DIGEST);
 const count = z.int().nonnegative();

@@ -7,6 +7,7 @@
  * 2. `joining` and `leaving` are steps of one change, finished by whoever holds the group's marker: nobody is a
  *    member before `joined`, and a leave has its cursor at `left`.
  * 3. The marker says how far a group has come. It is written with the copies it speaks of, in one batch.
+ * 4. A marker says of how many groups it is one. Whoever writes for another number finds that it is not his.
  */
 import { z } from "zod";
 import { canonicalDigest, digestHex } from "../base/canonical.ts";
@@ -15,6 +16,10 @@ import { LIFECYCLE_UID } from "../base/grammar.ts";
 import { type Principal, parseDotForm } from "../base/principals.ts";
 
 const count = z.number().int().nonnegative().max(Number.MAX_SAFE_INTEGER);
+
+/** Member groups of a space (decision H25). */
+export const MAX_GROUPS = 64;
+export const groupCount = z.number().int().min(1).max(MAX_GROUPS);
 
 /** One concrete channel or one family (§7): no `*`, and not the root. */
 export const isMembershipPattern = (text: string): boolean => isChannel(text) || isFamily(text);
@@ -37,6 +42,13 @@ export const MarkerRow = z.strictObject({
   acl: count,
   /** Joins whose copies are written up to a sequence: the row's revision, and that sequence. */
   joins: z.array(z.tuple([count, count])).optional(),
+  /** Of how many groups this is one; left out by versions in which nobody could change the number. */
+  of: groupCount.optional(),
+  /**
+   * `sealed`: the number is being changed, and nobody goes on with this one. `retired`: there is no such group any
+   * more. Left out while its writer goes on.
+   */
+  state: z.enum(["sealed", "retired"]).optional(),
   /** The instance that wrote it, for people. */
   by: z.string(),
 });

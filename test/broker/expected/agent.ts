@@ -147,6 +147,7 @@ export function agent(who: Who): Expected[] {
           "channel-set",
           "limits-set",
           "limits-preview",
+          "groups-set",
           "limits-show",
           "check",
           "history",

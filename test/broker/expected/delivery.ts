@@ -33,6 +33,7 @@ const COMMANDS = [
   "anycast-takes",
   "acl-swept",
   "pending",
+  "groups-show",
   "proof",
   "members",
   "reload-creds",

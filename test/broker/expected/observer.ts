@@ -65,6 +65,7 @@ export function publishesNothing(who: Who, { describes = false, probes = false }
       "channel-set",
       "limits-set",
       "limits-preview",
+      "groups-set",
       "limits-show",
       "check",
       ...(describes ? [] : ["describe"]),

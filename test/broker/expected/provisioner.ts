@@ -31,6 +31,7 @@ const DESK = [
   "limits-show",
   "limits-set",
   "limits-preview",
+  "groups-set",
   "check",
   "endpoint-assign",
 ];

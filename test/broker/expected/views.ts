@@ -32,6 +32,7 @@ const COMMANDS = [
   "limits-show",
   "limits-set",
   "limits-preview",
+  "groups-set",
   "check",
 ];
 

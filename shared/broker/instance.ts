@@ -1,5 +1,5 @@
 /**
- * Which instance of the delivery service this process is (decision 25).
+ * Which instance of a daemon this process is (decision 25).
  *
  * Several processes may serve one space from the same files. Each takes a lease on a number, and with it the instance
  * id of that number, so none is taken for the predecessor of another whose answers are stale (§13.2).
@@ -11,9 +11,9 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NatsConnection } from "@nats-io/transport-node";
-import { type Hold, LEASE_RENEW_MS, type LeaseHolder, countHeld, takeLease } from "../../shared/broker/lease.ts";
-import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
-import { MOST_INSTANCES, daemonInstance } from "../../shared/protocol/endpoint/instances.ts";
+import { type Hold, LEASE_RENEW_MS, type LeaseHolder, countHeld, takeLease } from "./lease.ts";
+import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
+import { MOST_INSTANCES, daemonInstance } from "../protocol/endpoint/instances.ts";
 
 export type Instance = {
   readonly id: string;
@@ -28,13 +28,13 @@ export type Instance = {
 /** How long a stop waits for a broker that is away. */
 const STOP_MS = 1500;
 
+/** `nc`: inside the store. `uid`: the lifecycle that the processes of this daemon share. */
 export async function takeInstance(
   nc: NatsConnection,
-  space: string,
-  uid: string,
+  { space, service, uid }: { readonly space: string; readonly service: string; readonly uid: string },
   who: Pick<LeaseHolder, "holder" | "principal">,
 ): Promise<Instance> {
-  const duty = { space, service: "delivery", duty: "instance" };
+  const duty = { space, service, duty: "instance" };
   for (let n = 0; n < MOST_INSTANCES; n += 1) {
     const taken = await takeLease(nc, { ...duty, n }, who);
     if (taken.kind !== "held") continue;

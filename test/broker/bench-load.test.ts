@@ -1,0 +1,43 @@
+/** The `load` bench with a few agents: every metric is there, and nothing is owed. */
+import { expect, test } from "vitest";
+import type { BenchLine } from "../bench/line.ts";
+import { load } from "../bench/load.ts";
+import { emptySpread, merged, note, shareOf } from "../bench/spread.ts";
+
+const FEW = { agents: 6, channels: 2, processes: 2, seconds: 2, bareSeconds: 2, warmSeconds: 1 };
+
+test("load prints each metric, beside the bare side where there is one", { timeout: 90_000 }, async () => {
+  const lines: BenchLine[] = [];
+  await load((line) => lines.push(line), FEW);
+  expect(lines.map(({ bench, metric, unit }) => `${bench} ${metric} ${unit}`.trim())).toEqual([
+    "load posts_rate 1/s",
+    "load shown_rate 1/s",
+    "load shown_least 1/s",
+    "load receipt_p50 ms",
+    "load receipt_p99 ms",
+    "load shown_p50 ms",
+    "load shown_p99 ms",
+    "load copies_behind posts",
+    "load failed posts",
+    "load missing",
+    "load rss_broker MiB",
+    "load rss_provisioner MiB",
+    "load rss_delivery MiB",
+    "load rss_agents MiB",
+  ]);
+  const of = (metric: string) => lines.find((line) => line.metric === metric);
+  expect(of("posts_rate")).toMatchObject({ value: 6, bare: 6, ratio: 1 });
+  // Of three in a channel two read each post; the bare side reads its own as well.
+  expect(of("shown_rate")).toMatchObject({ value: 12, bare: 18 });
+  expect(of("failed")).toMatchObject({ value: 0 });
+  expect(of("missing")).toMatchObject({ value: 0 });
+});
+
+test("a share is found to within two hundredths, over all that were noted apart", () => {
+  const [low, high] = [emptySpread(), emptySpread()];
+  for (let ms = 1; ms <= 90; ms += 1) note(low, 1);
+  for (let ms = 1; ms <= 10; ms += 1) note(high, 250);
+  const all = merged([low, high]);
+  expect(shareOf(all, 0.5)).toBeCloseTo(1, 1);
+  expect(Math.abs(shareOf(all, 0.99) - 250)).toBeLessThan(5);
+});
