@@ -2,12 +2,15 @@
  * Requests to a role in an authenticated space (§8.1), end to end: real broker, provisioner and delivery service,
  * sessions of the SDK as senders and holders.
  */
+import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
 import { frontRoot } from "../support/holders.ts";
+import { publishOptions, tap } from "../support/probe.ts";
 import { api, dump, put } from "../support/raw-jetstream.ts";
 import { type Sessions, type TestSession, sessionsOf, take, texts, until } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { rawHolder } from "../support/takes.ts";
 
 let space: TestSpace;
 let delivery: DeliveryService;
@@ -227,3 +230,34 @@ describe("W81.09 W81.19 a holder through outages", () => {
     ).toEqual([]);
   }, 30_000);
 });
+
+test("W5.10 W3.09 a copy of something stored is no take and no question, whatever its header's case or value; neither is a delivery", async () => {
+  const role = freshRole();
+  const [alice, root] = await Promise.all([sender(), frontRoot(space, "main")]);
+  const minted = await space.mint({ actor: `copy${(serial += 1)}`, role });
+  const bob = await rawHolder(space, minted, role);
+  const { seq, id } = await alice.ask(role, "x");
+  const body = await bob.body(seq, id);
+  const me = `${bob.me.owner}.${bob.me.actor}`;
+  const rails = { [`cotal.main.take.${role}.${me}`]: JSON.stringify(body), [`cotal.main.live.delivery.${me}`]: "" };
+  const asked = (subject: string) => ({ subject, reply: `${subject}.reply.${randomUUID()}` });
+  const heard = await Promise.all(Object.keys(rails).map((subject) => tap(root, `${subject}.reply.*`)));
+  for (const [subject, data] of Object.entries(rails)) {
+    for (const name of ["Nats-Stream", "nats-subject", "NATS-SEQUENCE", "Nats-Time-Stamp"]) {
+      for (const value of ["TASK_main", ""]) {
+        const { reply } = asked(subject);
+        bob.nc.publish(subject, data, publishOptions({ reply, headers: { [name]: value } }));
+      }
+    }
+  }
+  const lawful = Object.entries(rails).map(([subject, data]) => ({ ...asked(subject), data }));
+  for (const { subject, reply, data } of lawful) bob.nc.publish(subject, data, { reply });
+  await until("both are answered", () => heard.every(({ messages }) => messages.length > 0));
+  // Whoever asks again is answered behind all that came before.
+  expect(await bob.take(body)).toBe("ok");
+  expect(heard.map((one) => one.subjects()[0])).toEqual(lawful.map(({ reply }) => reply));
+  expect(heard.map(({ messages }) => messages.length)).toEqual([2, 1]);
+  const store = await space.store();
+  const stored = (await Promise.all(["CHAT_main", "DM_main", "TASK_main"].map((name) => dump(store, name)))).flat();
+  expect(stored.filter(({ subject }) => /^cotal\.main\.(take|live)\./.test(subject))).toEqual([]);
+}, 30_000);

@@ -200,6 +200,19 @@ describe("W9.15 W9.19 W8.10 W2.07 forged copies and letters", () => {
     expect(heard.flat().map(({ messages }) => messages.length > 0)).toEqual([true, true, true, true]);
   }, 120_000);
 
+  test("A.04 W2.01 one delivery service serves both spaces: what is said in one gives a copy there, and nothing in the other", async () => {
+    for (const victim of victims.values()) {
+      const { at, friend, store } = victim;
+      const post = body(victim, { channel: "general" }, `said in ${at}`);
+      expect((await put(store, `cotal.${at}.chat.${friend}.general`, post)).error).toBeUndefined();
+    }
+    for (const victim of victims.values()) {
+      expect(texts(await take(victim.session, 1))).toEqual([`said in ${victim.at}`]);
+      const copies = (await dump(victim.store, `DLV_${victim.at}`)).filter(({ data }) => data.includes("said in"));
+      expect(copies.map(({ subject }) => subject.split(".")[1])).toEqual([victim.at]);
+    }
+  }, 30_000);
+
   test("by every credential of the store: who may write copies or letters is named here, and nobody else's surfaces", async () => {
     const victim = victimOf(LAB);
     const nobody = { ...victim, session: { ...victim.session, me: { ...victim.session.me, id: "u_n.nobody" } } };

@@ -334,7 +334,7 @@ describe("W81.15 W81.14 what a sender reads", () => {
     expect(await requests.status(ALICE, { seq, id: "another" })).toEqual({ state: "unknown", seq });
   });
 
-  test("W81.15 a removal that a recreated stream left pending reads already-gone, and the newer request waits", async () => {
+  test("W81.15 W81.16 a removal that a recreated stream left pending reads already-gone, and the newer request waits", async () => {
     const memory = memoryAnycast();
     const seq = memory.ask(request());
     const dying = daemon(memory, { fault: { at: 1, when: "after" } });

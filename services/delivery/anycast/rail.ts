@@ -11,7 +11,7 @@
  */
 import type { Msg, NatsConnection } from "@nats-io/transport-node";
 import { isBounded } from "../../../shared/protocol/base/canonical.ts";
-import { hasProvenance } from "../../../shared/protocol/base/headers.ts";
+import { whyNoRequest } from "../requests-only.ts";
 import { TAKE_QUEUE, isReplyUnder, parseTake, spaceSubjects } from "../../../shared/protocol/base/subjects.ts";
 import { type TakeReply, TakeRequest } from "../../../shared/protocol/chat/anycast.ts";
 import { within } from "../../../shared/client/shutdown.ts";
@@ -95,11 +95,7 @@ export async function serveTakes(options: RailOptions): Promise<TakeRail> {
 
 function whyDropped(message: Msg): string | undefined {
   if (!isReplyUnder(message.subject, message.reply)) return "its reply target is none of its own";
-  try {
-    return hasProvenance(message.headers?.keys() ?? []) ? "it is a stored copy" : undefined;
-  } catch {
-    return "its headers do not parse";
-  }
+  return whyNoRequest(message);
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });

@@ -3,7 +3,7 @@
  *
  * Invariants
  * 1. A request with no reply target, or one that is not under its own subject, is dropped unanswered, counted,
- *    and serving goes on (W61.03).
+ *    and serving goes on (W61.03). So is what is no request but a copy of something stored (§5).
  * 2. `instance` is drawn at each bind and derived from nothing (W61.05). Every connection that replaces the one
  *    it was bound on is a new bind (W61.08).
  * 3. Who can't determine its state says `unknown`, and says no more than plane, verdict and instance (W61.04).
@@ -13,6 +13,7 @@ import type { Msg, NatsConnection, Subscription } from "@nats-io/transport-node"
 import { type RandomBytes, drawNonce } from "../../../shared/protocol/base/principals.ts";
 import { LIVE_QUEUE, Plane, isReplyUnder, spaceSubjects } from "../../../shared/protocol/base/subjects.ts";
 import type { LivenessAnswer, ResponderState } from "../../../shared/protocol/chat/liveness.ts";
+import { whyNoRequest } from "../requests-only.ts";
 
 export type LivenessOptions = {
   readonly nc: NatsConnection;
@@ -54,6 +55,8 @@ export function createLiveness({ nc, space, verdict, onDropped, random }: Livene
     if (error !== null) return;
     const { subject, reply } = message;
     if (reply === undefined || !isReplyUnder(subject, reply)) return onDropped("its reply target is none of its own");
+    const why = whyNoRequest(message);
+    if (why !== undefined) return onDropped(why);
     void answer(reply, instance);
   };
   const unbind = (): void => {
