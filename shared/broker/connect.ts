@@ -63,6 +63,7 @@ function natsOptions(options: ConnectOptions, auth: DialedAuth, gate: Gate): Con
     timeout: options.timeoutMs ?? DIAL_TIMEOUT_MS,
     pingInterval: options.pingMs ?? 5000,
     maxPingOut: 2,
+    reconnect: reconnect.kind === "endless" || reconnect.attempts > 0,
     maxReconnectAttempts: reconnect.kind === "endless" ? -1 : reconnect.attempts,
     reconnectDelayHandler: gate.waitMs,
     ...(supply === undefined ? {} : { reconnectToServer: gate.dialing }),

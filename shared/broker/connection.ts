@@ -12,6 +12,7 @@ export type ReconnectPolicy = {
   readonly stableMs?: number;
   /** Refused credentials in a row that end it: 3 for an endless policy, 1 for a bounded one. */
   readonly denials?: number;
+  /** With no attempts the first fall is the end. */
 } & ({ readonly kind: "endless" } | { readonly kind: "bounded"; readonly attempts: number });
 
 export type ConnectionStatus =

@@ -98,7 +98,11 @@ export async function completeRetirement(
   const free = { kind: "free", lifecycleUid: uid, op } as const;
   const retired = { to: "retired", op } as const;
   // Both last steps must be this operation's to take, or taken by it.
-  if (stepHead(head?.value, free).kind === "refused" || stepGate(gate?.value, retired).kind === "refused") {
+  if (
+    head === undefined ||
+    stepHead(head.value, free).kind === "refused" ||
+    stepGate(gate?.value, retired).kind === "refused"
+  ) {
     throw new CotalError(ErrorCode.FailedPrecondition, `${dotForm(principal)} is not being retired by this operation`, {
       outcome: Outcome.NotExecuted,
     });
@@ -106,7 +110,8 @@ export async function completeRetirement(
   // A row that an entry left which lost to the freeze and died before it took it back: it was never released.
   await revokeFamily(store, uid);
   // Whoever was admitted before the head moved is settled here, before any frontier closes (§13.8).
-  await drainObligations(store, uid, settle);
+  const ended = { key: ledgerKey.head(principal), revision: head.revision };
+  await drainObligations(store, uid, ended, settle);
   await createOrRead(store, "records", ledgerKey.frontier(uid), FrontierRow, { lifecycleUid: uid, opId, streams });
   await cleanUp();
   // The gate first: a retired head frees the alias, and then this operation can't be told any more.

@@ -135,6 +135,8 @@ async function held(profile: BuiltProfile): Promise<Held[]> {
     case "backup-reader":
     case "space-restorer":
       return daemon(profile, lab);
+    case "ledger-scanner":
+      return daemon(profile, { ...lab, scans: "records" });
     case "provisioner-desk":
     case "auth-server":
     case "delivery":

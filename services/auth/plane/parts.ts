@@ -89,8 +89,12 @@ export function refusal(code: ErrorCode, message: string, next: string): CotalEr
 
 /** Throws unless this process may do what only the plane does (decision H45). */
 export function demandPlane({ holdsPlane }: Pick<PlaneParts, "holdsPlane">): void {
-  if (holdsPlane()) return;
-  throw new CotalError(ErrorCode.Unavailable, "this process does not hold the authority plane of the space", {
+  if (!holdsPlane()) throw noPlane();
+}
+
+/** What only the plane does was asked of a process that does not hold it. */
+export function noPlane(): CotalError {
+  return new CotalError(ErrorCode.Unavailable, "this process does not hold the authority plane of the space", {
     outcome: Outcome.NotExecuted,
     next: "ask the process that holds it, which says so in its log and its metrics; who was let in before gets in here too",
     details: [{ kind: NO_PLANE }],
