@@ -2,9 +2,11 @@
 import { randomBytes } from "node:crypto";
 import { type NatsConnection, headers } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openScanners } from "../../services/auth/plane/scanners.ts";
+import { livenessOf } from "../../services/auth/plane/liveness.ts";
 import type { OpenSpace } from "../../services/auth/open-space.ts";
 import type { ClaimState } from "../../services/auth/plane/claim.ts";
-import type { Connection } from "../../shared/broker/connect.ts";
+import { type Connection, openConnection } from "../../shared/broker/connect.ts";
 import { consumersOf } from "../../shared/broker/consumers.ts";
 import { leaderLast } from "../../shared/broker/reads.ts";
 import { type Scanner, createScanner } from "../../shared/broker/scanner.ts";
@@ -12,9 +14,9 @@ import { createWriter } from "../../shared/broker/write.ts";
 import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
 import { sealed } from "../../shared/ledger/scan.ts";
 import type { LedgerStore, Scan } from "../../shared/ledger/store.ts";
-import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
+import { inboxPrefix, kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { drawLifecycleUid } from "../../shared/protocol/base/principals.ts";
-import { PlaneRow } from "../../shared/protocol/ledger/actor-rows.ts";
+import { type ConnectionTuple, PlaneRow } from "../../shared/protocol/ledger/actor-rows.ts";
 import { eventually } from "../support/cli.ts";
 import { daemonCredential, freshHolder } from "../support/holders.ts";
 import { openPlane } from "../support/open-plane.ts";
@@ -43,6 +45,13 @@ async function opened(): Promise<{ connection: Connection; scanner: Scanner }> {
 }
 
 const scanOver = (scanner: Scanner): LedgerStore["scan"] => sealed({ auth: scanner, records: scanner }, "main");
+
+/** Ends one connection, as an eviction does. */
+async function kick({ serverId, cid }: ConnectionTuple): Promise<void> {
+  const scope = { ...freshHolder(OWNER, "evictor"), space: "main", spaceAccounts: [] };
+  const system = await space.connect(await daemonCredential(space, "connection-evictor", "system", scope));
+  await system.request(`$SYS.REQ.SERVER.${serverId}.KICK`, JSON.stringify({ cid }));
+}
 
 /** So many rows of a fresh family, and the gate that is written after them. */
 async function family(count: number): Promise<Scan> {
@@ -152,10 +161,8 @@ describe("the plane that holds by them", () => {
       const { uid } = await rig.plane.authority.enrol(p, SIGN_IN);
       const row = await planeRow();
       expect(new Set([row.ledger.userNkey, row.records.userNkey]).size).toBe(2);
-      const scope = { ...freshHolder(OWNER, "evictor"), space: "main", spaceAccounts: [] };
-      const system = await space.connect(await daemonCredential(space, "connection-evictor", "system", scope));
       // The one that no end of this test is scanning with: its loss alone is the plane's.
-      await system.request(`$SYS.REQ.SERVER.${row.records.serverId}.KICK`, JSON.stringify({ cid: row.records.cid }));
+      await kick(row.records);
       await heldAgain(rig.said);
       expect(rig.said.map(({ kind }) => kind)).toEqual(["held", "lost", "held"]);
       expect(rig.heldWhenLost).toEqual([false]);
@@ -193,4 +200,82 @@ describe("the plane that holds by them", () => {
     );
     await rig.plane.close();
   }, 90_000);
+});
+
+describe("the two of them", () => {
+  const row = (revision: number) => ({ value: {} as PlaneRow, revision });
+
+  async function both(readPlane: () => Promise<{ value: PlaneRow; revision: number }>) {
+    const connections: Connection[] = [];
+    const scanners = await openScanners({
+      space: "main",
+      open: async (scans) => {
+        const scope = { ...freshHolder(OWNER, "auth_ledger"), space: "main", scans };
+        const connection = await space.open(await daemonCredential(space, "ledger-scanner", "store", scope));
+        connections.push(connection);
+        return { connection, userKey: "U", freshMs: 1000 };
+      },
+      readPlane,
+    });
+    return { scanners, connections };
+  }
+
+  test("PI.02 nothing is scanned before the row names them; what was scanned while the row moved counts for nothing", async () => {
+    const asked = await family(5);
+    const inert = await both(() => Promise.resolve(row(7)));
+    expect(await failure(inert.scanners.scan(asked, (key) => key))).toMatchObject({ code: "unavailable" });
+    await inert.scanners.close();
+
+    // Around the first scan it stands; during the second it moves.
+    const revisions = [7, 7, 7, 8];
+    const next = (await both(() => Promise.resolve(row(revisions.shift() ?? 8)))).scanners;
+    next.begin(row(7));
+    expect(await next.scan(asked, (key) => key)).toHaveLength(5);
+    expect(await failure(next.scan(asked, (key) => key))).toMatchObject({ code: "unavailable" });
+    expect(String(await next.ended)).toContain("has moved");
+    // And it is over for good, whatever the row says later.
+    revisions.unshift(7, 7);
+    expect(await failure(next.scan(asked, (key) => key))).toMatchObject({ code: "unavailable" });
+    await next.close();
+  }, 30_000);
+
+  test("PI.02 the end of either is the end of both", async () => {
+    const asked = await family(1);
+    const { scanners, connections } = await both(() => Promise.resolve(row(1)));
+    scanners.begin(row(1));
+    await connections[1]?.close();
+    expect(String(await scanners.ended)).toContain("scanner of the records");
+    expect(await failure(scanners.scan(asked, (key) => key))).toMatchObject({ code: "unavailable" });
+    await scanners.close();
+  }, 30_000);
+});
+
+describe("a connection that one repair is made with", () => {
+  test("W131.12 is not dialed again once somebody has ended it: who kicks it need not kick it twice", async () => {
+    const scope = { ...freshHolder(OWNER, "auth_ledger"), space: "main", scans: "records" } as const;
+    const credential = await daemonCredential(space, "ledger-scanner", "store", scope);
+    const statuses: string[] = [];
+    const repairer = await openConnection({
+      servers: [space.url],
+      authenticator: { jwt: () => credential.jwt, sign: credential.sign },
+      inboxPrefix: inboxPrefix(credential.view.uid, credential.view.inboxNonce),
+      name: "repairer",
+      reconnect: { kind: "single", attempts: 3 },
+      onStatus: ({ type }) => statuses.push(type),
+    });
+    const of = { serverId: repairer.info.server_id, cid: repairer.info.client_id, userNkey: "U" };
+    expect(await livenessOf(nc, of)).toBe("live");
+    await kick(of);
+    await repairer.closed;
+    expect(await livenessOf(nc, of)).toBe("gone");
+    // Nobody of its name is there, and it was never on its way back.
+    const body = JSON.stringify({ limit: 1000 });
+    const { data } = (await nc.request("$SYS.REQ.ACCOUNT.PING.CONNZ", body, { timeout: 5000 })).json<{
+      data: { connections: { name: string }[] };
+    }>();
+    expect(data.connections.map(({ name }) => name)).not.toContain("repairer");
+    expect(data.connections.length).toBeGreaterThan(0);
+    expect(statuses).not.toContain("retrying");
+    expect(statuses.filter((type) => type === "up")).toEqual([]);
+  }, 30_000);
 });
