@@ -189,6 +189,10 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
     cleaner,
     limits: limits.agent,
     holdsPlane: () => holdsPlane(),
+    executor: () => {
+      if (scanners === undefined) throw noPlane();
+      return { ledger: scanners.ledger, records: scanners.records };
+    },
     front: () => front.nc,
     calls: () => (calls ??= daemonCalls(front, space, me)),
   };
@@ -315,7 +319,7 @@ function dialOptions(options: OpenSpaceOptions, name: string, own: OwnCredential
 /** Without its status: who asked for it hears how it went, and nobody would clear a failure. */
 function oneShot(options: OpenSpaceOptions, name: string, own: OwnCredential): ConnectOptions {
   const { onStatus: _, ...dialed } = dialOptions(options, name, own);
-  return { ...dialed, reconnect: { kind: "bounded", attempts: 3 } };
+  return { ...dialed, reconnect: { kind: "single", attempts: 3 } };
 }
 
 const enter = (ledger: LedgerStore, own: OwnCredential, expires: number): Promise<void> =>
@@ -331,7 +335,7 @@ async function openScanner(
   const own = await credential(which);
   await entered(own);
   const { onStatus: _, ...dialed } = dialOptions(options, `plane ${which}`, own);
-  const connection = await openConnection({ ...dialed, reconnect: { kind: "bounded", attempts: 0 } });
+  const connection = await openConnection({ ...dialed, reconnect: { kind: "single", attempts: 1 } });
   return { connection, userKey: own.userKey, freshMs: (own.expires() - nowSeconds()) * 500 };
 }
 

@@ -24,7 +24,7 @@ import { ActorRow, PlaneRow } from "../../shared/protocol/ledger/actor-rows.ts";
 import { CredentialRow, GateRow, HeadRow, UidRow } from "../../shared/protocol/ledger/rows.ts";
 import { eventually } from "../support/cli.ts";
 import { openPlane } from "../support/open-plane.ts";
-import { EVERYTHING, OWNER, SIGN_IN } from "../support/plane-parts.ts";
+import { EXECUTOR, EVERYTHING, OWNER, SIGN_IN } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 
@@ -50,6 +50,7 @@ function parts(die?: Death, over: Partial<PlaneParts> = {}): PlaneParts {
       keys: readAuthKeys(join(space.state, "spaces", "{space}", "auth"), "main"),
       cleaner: () => Promise.reject(new Error("not in this test")),
       holdsPlane: () => true,
+      executor: () => EXECUTOR,
       calls: () => undefined,
       front: () => undefined,
       policy: "auto",

@@ -4,7 +4,9 @@ import type { LedgerStore } from "../../../shared/ledger/store.ts";
 import type { Turns } from "../../../shared/ledger/turns.ts";
 import { CotalError, ErrorCode, Outcome } from "../../../shared/protocol/base/errors.ts";
 import type { Principal, RandomBytes } from "../../../shared/protocol/base/principals.ts";
-import type { ActorRow } from "../../../shared/protocol/ledger/actor-rows.ts";
+import type { Executor } from "../../../shared/ledger/takeover-stage.ts";
+import type { ActorRow, ConnectionTuple } from "../../../shared/protocol/ledger/actor-rows.ts";
+import type { Liveness } from "./liveness.ts";
 import type { ActorLists } from "./authority-type.ts";
 import type { PlaneElsewhere } from "./elsewhere.ts";
 
@@ -23,6 +25,10 @@ export type PlaneParts = {
   readonly frontAccount: string;
   /** Does this process hold the plane's claim now (`claim.ts`)? */
   readonly holdsPlane: () => boolean;
+  /** What carries this plane's operations out: the connections that hold its claim. Throws where it holds none. */
+  readonly executor: () => Executor;
+  /** Is one connection of this account still there? */
+  readonly livenessOf: (tuple: ConnectionTuple) => Promise<Liveness>;
   /** Whoever does, where it can be asked. */
   readonly plane: () => PlaneElsewhere | undefined;
   /** Makes what a lifecycle receives through; safe to run again. */
