@@ -65,7 +65,7 @@ function completion(kind: string, who: string, uid: string): string {
     case "retirement":
       return `complete it: cotal actor retire ${who} --uid ${uid}`;
     case "takeover":
-      return `complete it: cotal actor rotate ${who}`;
+      return `complete it: cotal actor rotate ${who}; or, where the process that began it is gone, end the identity: cotal actor retire ${who} --uid ${uid}`;
     case "activation":
       return `sign in as it, which completes it; or end it: cotal actor revoke ${who}`;
     default:

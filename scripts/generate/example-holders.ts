@@ -71,6 +71,7 @@ export const EXAMPLE_HOLDERS: { readonly [Name in BuiltProfile]: ScopeOf<Name> }
   registrar: holder("provisioner", "provisionerprovisionerprov"),
   "auth-callout": holder("auth", "authauthauthauthauthauthau"),
   "auth-ledger": holder("auth_ledger", "authledgerauthledgerauthle"),
+  "ledger-scanner": { ...holder("auth_ledger", "authledgerauthledgerauthle"), scans: "ledger" },
   "auth-edge": holder("auth", "authauthauthauthauthauthau"),
   "auth-server": {
     ...holder("auth", "authauthauthauthauthauthau"),

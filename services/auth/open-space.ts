@@ -25,9 +25,10 @@ import { type PassedOver, createIssued } from "../../shared/ledger/issued.ts";
 import { takeEpoch } from "../../shared/ledger/epoch.ts";
 import { createTurns } from "../../shared/ledger/turns.ts";
 import { type Holder, activateSelf, daemonPrincipal } from "../../shared/ledger/self.ts";
-import type { LedgerStore } from "../../shared/ledger/store.ts";
-import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
+import { type LedgerStore, readRow } from "../../shared/ledger/store.ts";
+import type { ScannedStore } from "../../shared/protocol/base/names.ts";
 import { dotForm, drawLifecycleUid } from "../../shared/protocol/base/principals.ts";
+import { PlaneRow, actorKey } from "../../shared/protocol/ledger/actor-rows.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
 import { bearerAudience } from "../../shared/trust/auth-folder.ts";
@@ -46,11 +47,13 @@ import { answerEdges } from "./plane/elsewhere.ts";
 import { createChat } from "./plane/chat/chat.ts";
 import type { ChatParts } from "./plane/chat/parts.ts";
 import { type SweepEvent, createChatSweep, keepSweeping } from "./plane/chat/sweep.ts";
-import { type ClaimState, type Holding, keepClaim } from "./plane/claim.ts";
+import { type ClaimState, keepClaim } from "./plane/claim.ts";
 import { evidenceIn } from "./plane/evidence.ts";
 import { type ResumeEvent, keepResuming } from "./plane/operations.ts";
-import { livenessOf, tupleOf } from "./plane/liveness.ts";
+import { livenessOf } from "./plane/liveness.ts";
+import { noPlane } from "./plane/parts.ts";
 import { type PruneParts, checkEvidence, keepPruning } from "./plane/prune-natkeys.ts";
+import { type ScannerConnection, type Scanners, openScanners } from "./plane/scanners.ts";
 import type { EvidenceSayings } from "./say-evidence.ts";
 import { clocksAgree, keepLimits, storesAreThere } from "./set-up.ts";
 
@@ -129,7 +132,12 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
   const storeOwn = await own.store();
   const store = await dial("store", storeOwn);
   const writer = createWriter({ nc: store.nc });
-  const ledger = brokerLedgerStore(store.nc, writer, space);
+  let scanners: Scanners | undefined;
+  // Whoever enumerates to decide holds the plane (supplement E): its scanners come and go with the claim.
+  const ledger = brokerLedgerStore(store.nc, writer, space, async (asked, pick) => {
+    if (scanners === undefined) throw noPlane();
+    return scanners.scan(asked, pick);
+  });
   await storesAreThere(store.nc, options, async (steps) => {
     await activateSelf(ledger, storeOwn.holder);
     const one = await own.upgrader();
@@ -181,6 +189,10 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
     cleaner,
     limits: limits.agent,
     holdsPlane: () => holdsPlane(),
+    executor: () => {
+      if (scanners === undefined) throw noPlane();
+      return { ledger: scanners.ledger, records: scanners.records };
+    },
     front: () => front.nc,
     calls: () => (calls ??= daemonCalls(front, space, me)),
   };
@@ -206,7 +218,24 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
       claimId: drawLifecycleUid(randomBytes),
       ledger,
       livenessOf: (tuple) => livenessOf(store.nc, tuple),
-      hold: () => hold(options, storeOwn),
+      hold: async () => {
+        const opened = await openScanners({
+          space,
+          open: (which) => openScanner(options, own.scanner, which, (one) => enter(ledger, one, one.expires())),
+          readPlane: () => readRow(ledger, "auth", actorKey.plane, PlaneRow),
+        });
+        return {
+          ...opened,
+          begin: (claimed) => {
+            opened.begin(claimed);
+            scanners = opened;
+          },
+          close: async () => {
+            scanners = undefined;
+            await opened.close();
+          },
+        };
+      },
       onState: options.onPlane,
       whileHeld: async () => {
         await enterIssued();
@@ -290,29 +319,24 @@ function dialOptions(options: OpenSpaceOptions, name: string, own: OwnCredential
 /** Without its status: who asked for it hears how it went, and nobody would clear a failure. */
 function oneShot(options: OpenSpaceOptions, name: string, own: OwnCredential): ConnectOptions {
   const { onStatus: _, ...dialed } = dialOptions(options, name, own);
-  return { ...dialed, reconnect: { kind: "bounded", attempts: 3 } };
+  return { ...dialed, reconnect: { kind: "single", attempts: 3 } };
 }
 
 const enter = (ledger: LedgerStore, own: OwnCredential, expires: number): Promise<void> =>
   enterCredential(ledger, { ...own.holder, credentialId: own.userKey, expires });
 
-/** A connection that does nothing but hold the plane's claim. It is not dialed again: its number is the claim. */
-async function hold(options: OpenSpaceOptions, own: OwnCredential): Promise<Holding> {
-  let fell = (): void => undefined;
-  const ended = new Promise<void>((resolve) => {
-    fell = resolve;
-  });
-  const connection = await openConnection({
-    ...dialOptions(options, "plane", own),
-    reconnect: { kind: "bounded", attempts: 1 },
-    onStatus: (status) => {
-      if (status.type === "down" || status.type === "closed") fell();
-    },
-  });
-  const tuple = tupleOf(connection.nc, own.userKey);
-  if (tuple !== undefined) return { tuple, ended, close: () => connection.close() };
-  await connection.close();
-  throw new CotalError(ErrorCode.Unavailable, "the connection that was to hold the plane's claim is gone again");
+/** One of the two connections that the claim is held by. It is not dialed again: its number is the claim. */
+async function openScanner(
+  options: OpenSpaceOptions,
+  credential: (which: ScannedStore) => Promise<OwnCredential>,
+  which: ScannedStore,
+  entered: (own: OwnCredential) => Promise<void>,
+): Promise<ScannerConnection> {
+  const own = await credential(which);
+  await entered(own);
+  const { onStatus: _, ...dialed } = dialOptions(options, `plane ${which}`, own);
+  const connection = await openConnection({ ...dialed, reconnect: { kind: "single", attempts: 1 } });
+  return { connection, userKey: own.userKey, freshMs: (own.expires() - nowSeconds()) * 500 };
 }
 
 /** Serves, and registers as soon as there is somebody to register with: the provisioner waits for this service. */

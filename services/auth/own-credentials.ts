@@ -8,6 +8,7 @@ import { type OwnUsers, ownCredential } from "../../shared/broker/own-credential
 import { Life } from "../../shared/grants/matrix.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { type Holder, daemonPrincipal } from "../../shared/ledger/self.ts";
+import type { ScannedStore } from "../../shared/protocol/base/names.ts";
 import { drawNonce } from "../../shared/protocol/base/principals.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import type { AuthKeys } from "./keys.ts";
@@ -34,6 +35,16 @@ export function ownCredentials(options: OwnOptions, keys: AuthKeys, me: Holder) 
     store: () => {
       const user = users.of(space, "store");
       return ownCredential({ ...inStore, user, profile: "auth-ledger", scope: { ...inbox(), holder: ledger } });
+    },
+    /** One of the plane's two connections, which hold it and enumerate the ledger. */
+    scanner: (scans: ScannedStore) => {
+      const user = users.of(space, `scan-${scans}`);
+      return ownCredential({
+        ...inStore,
+        user,
+        profile: "ledger-scanner",
+        scope: { ...inbox(), holder: ledger, scans },
+      });
     },
     /** As whoever may keep the plane, or as an edge, which only asks it. */
     front: (epoch: number, profile: "auth-server" | "auth-edge") =>

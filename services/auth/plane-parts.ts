@@ -22,6 +22,7 @@ import { systemOwner } from "../../shared/trust/owner.ts";
 import type { AuthKeys } from "./keys.ts";
 import type { ChatParts } from "./plane/chat/parts.ts";
 import { planeOver } from "./plane/elsewhere.ts";
+import { livenessOf } from "./plane/liveness.ts";
 import type { LedgerPage, PlaneParts } from "./plane/parts.ts";
 import type { Call } from "../../shared/client/caller.ts";
 import { endedThrough, evictedThrough, sweptThrough } from "../../shared/client/evictions.ts";
@@ -37,6 +38,7 @@ export type PlaneSource = PlaneSettings & {
   readonly keys: Pick<AuthKeys, "file" | "frontSigner" | "ownerSecret" | "uid">;
   readonly cleaner: (target: Holder) => Promise<Connection>;
   readonly holdsPlane: () => boolean;
+  readonly executor: PlaneParts["executor"];
   /** The front connection, once there is one. */
   readonly front: () => NatsConnection | undefined;
   /** What is called over it. */
@@ -58,6 +60,8 @@ export function planeParts(source: PlaneSource): PlaneParts {
     space,
     ledger,
     holdsPlane,
+    executor: source.executor,
+    livenessOf: (tuple) => livenessOf(store.nc, tuple),
     plane: () => {
       const call = source.calls();
       return call === undefined ? undefined : planeOver(call);

@@ -81,9 +81,12 @@ const PLANE_WORDS: Readonly<Record<ClaimState["kind"], string>> = {
   "live-peer": "another process holds the authority plane of the space; this one waits and lets in who is enrolled",
   inconclusive: "whether the holder of the authority plane is alive can't be told; this process waits",
   outrun: "another process was faster to take the authority plane; this one waits",
-  lost: "the connection that held the authority plane has ended; it is claimed anew",
+  lost: "a scanner of the authority plane has died, and the plane of the space with it: it refuses everything, and is claimed from the beginning",
+  "let-go": "the authority plane is let go for a moment: its scanners get new credentials",
   failed: "the authority plane can't be claimed; it is tried again",
 };
+
+const QUIET: readonly ClaimState["kind"][] = ["held", "live-peer", "outrun", "let-go"];
 
 /** Called at each opening of a space: what kept the plane from it before is over then. */
 function planeSayings({ log, metrics, health }: Context<Values>): (space: string) => (state: ClaimState) => void {
@@ -104,7 +107,8 @@ function planeSayings({ log, metrics, health }: Context<Values>): (space: string
       const { kind, ...rest } = state;
       held.set({ space }, kind === "held" ? 1 : 0);
       const fields = { space, plane: kind, ...("cause" in rest ? { err: rest.cause } : rest) };
-      if (kind === "held" || kind === "live-peer" || kind === "outrun") log.info(PLANE_WORDS[kind], fields);
+      if (kind === "lost") log.error(PLANE_WORDS.lost, fields);
+      else if (QUIET.includes(kind)) log.info(PLANE_WORDS[kind], fields);
       else log.warn(PLANE_WORDS[kind], fields);
       if (state.kind !== "failed") return mend();
       const { message, next = "read the log of this process; it is tried again by itself" } = toCotalError(state.cause);

@@ -63,6 +63,7 @@ function natsOptions(options: ConnectOptions, auth: DialedAuth, gate: Gate): Con
     timeout: options.timeoutMs ?? DIAL_TIMEOUT_MS,
     pingInterval: options.pingMs ?? 5000,
     maxPingOut: 2,
+    reconnect: reconnect.kind !== "single",
     maxReconnectAttempts: reconnect.kind === "endless" ? -1 : reconnect.attempts,
     reconnectDelayHandler: gate.waitMs,
     ...(supply === undefined ? {} : { reconnectToServer: gate.dialing }),
@@ -94,7 +95,7 @@ async function dialFirst(options: ConnectOptions, auth: DialedAuth, pace: Pace, 
       const error = thrown instanceof CotalError ? thrown : await explain(thrown, options, auth, reached);
       if (error.code === ErrorCode.Unauthenticated) denials += 1;
       pace.failed();
-      const last = reconnect.kind === "bounded" && pace.failures() >= reconnect.attempts;
+      const last = reconnect.kind !== "endless" && pace.failures() >= reconnect.attempts;
       const cause =
         supply === undefined ? credentialEnd(error, options, auth, denials) : supplyEnd(error, options, denials);
       if (cause !== undefined) throw cause;
@@ -135,7 +136,7 @@ export async function waitFor(
       return await supply.ready(signal);
     } catch (thrown) {
       const error = fromNats(thrown);
-      const isLast = reconnect.kind === "bounded" && failures >= reconnect.attempts;
+      const isLast = reconnect.kind !== "endless" && failures >= reconnect.attempts;
       if (isLast || supply.ended() !== undefined || error.code === ErrorCode.Cancelled) throw error;
       // The supply has its own pace: `ready` waits for its next attempt.
       onStatus?.({ type: "retrying", failures, waitMs: supply.waitMs(), error });

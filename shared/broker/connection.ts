@@ -12,7 +12,12 @@ export type ReconnectPolicy = {
   readonly stableMs?: number;
   /** Refused credentials in a row that end it: 3 for an endless policy, 1 for a bounded one. */
   readonly denials?: number;
-} & ({ readonly kind: "endless" } | { readonly kind: "bounded"; readonly attempts: number });
+} & (
+  | { readonly kind: "endless" }
+  | { readonly kind: "bounded"; readonly attempts: number }
+  /** Dialed so often for its first connection, and never again: who ends it has ended it for good. */
+  | { readonly kind: "single"; readonly attempts: number }
+);
 
 export type ConnectionStatus =
   | { readonly type: "up"; readonly server: string; readonly version: string }

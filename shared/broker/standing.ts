@@ -91,11 +91,11 @@ export function keep(
     if (supply === undefined) return denials >= denialsAllowed(reconnect) ? error : undefined;
     // Its maker is asked each time, and says when it is over.
     const most = Math.max(MIN_SUPPLY_DENIALS, denialsAllowed(reconnect));
-    return reconnect.kind === "bounded" && denials >= most ? calloutRefusal(error) : undefined;
+    return reconnect.kind !== "endless" && denials >= most ? calloutRefusal(error) : undefined;
   };
 
   const onTrouble = ({ error, isFinal, failures, waitMs }: SupplyTrouble): void => {
-    const isLast = !isUp && reconnect.kind === "bounded" && failures >= reconnect.attempts;
+    const isLast = !isUp && reconnect.kind !== "endless" && failures >= reconnect.attempts;
     if (isFinal || isLast) void fail(error);
     else if (isUp) tell({ type: "unrenewed", error, waitMs });
     else tell({ type: "retrying", failures, waitMs, error });

@@ -16,6 +16,9 @@ import {
   dmDurable,
   leaseGrant,
   recordWriterDurable,
+  type ScannedStore,
+  scannedStream,
+  scannerConsumer,
   spaceNames,
 } from "../protocol/base/names.ts";
 import type { Principal } from "../protocol/base/principals.ts";
@@ -260,6 +263,22 @@ export function authLedgerRows(scope: HolderScope): Row[] {
       pub(store, `${jsApi.consumerCreate(stream, "*")}.>`, "§8 durables per lifecycle and role"),
       pub(store, jsApi.consumerInfo(stream, "*"), "§8 durables, shape proof"),
     ]),
+  ];
+}
+
+/** One of the plane's two scanners: which store it enumerates. */
+export type ScannerScope = HolderScope & { readonly scans: ScannedStore };
+
+/** A scanner makes, pulls and deletes one consumer of one stream, by its literal name, and does nothing else (supplement E). */
+export function ledgerScannerRows(scope: ScannerScope): Row[] {
+  const { space, scans } = scope;
+  const [stream, consumer] = [scannedStream(space, scans), scannerConsumer(space, scans)];
+  const why = "supplement E, sealed scanner";
+  return [
+    inbox(store, scope),
+    pub(store, jsApi.consumerCreate(stream, consumer), why),
+    pub(store, jsApi.next(stream, consumer), why),
+    pub(store, jsApi.consumerDelete(stream, consumer), why),
   ];
 }
 

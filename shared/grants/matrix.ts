@@ -32,6 +32,7 @@ import {
 } from "./view-profiles.ts";
 import {
   type EvictorScope,
+  type ScannerScope,
   type ServeScope,
   type ServiceScope,
   type TargetScope,
@@ -46,6 +47,7 @@ import {
   entrantRows,
   historyPurgerRows,
   ledgerRows,
+  ledgerScannerRows,
   provisionerDeskRows,
   provisionerRows,
   registrarRows,
@@ -176,6 +178,13 @@ export const PROFILES = {
     trusted: true,
     lifeSeconds: Life.Host,
     rows: authLedgerRows,
+  }),
+  "ledger-scanner": built<ScannerScope>({
+    summary: "enumerates one store of the ledger for the authority plane, through one consumer",
+    accounts: [Store],
+    trusted: true,
+    lifeSeconds: Life.Host,
+    rows: ledgerScannerRows,
   }),
   "auth-server": built<ServeScope>({
     summary: "serves the commands of the actor ledger",

@@ -6,21 +6,32 @@
  *    back like the rest, because whoever enforces it may have to be told again.
  * 2. A row that can't be read, or that names another lifecycle than its key, stops the operation by its key:
  *    a family that is not known whole is not revoked.
+ * 3. It is enumerated under a shut gate, and as it stood when the gate was shut or later: a row that comes after that
+ *    never releases its credential.
  */
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import { type Principal, parseDotForm } from "../protocol/base/principals.ts";
 import { CredentialRow, ledgerKey } from "../protocol/ledger/rows.ts";
-import { isConflict } from "./moves.ts";
-import { type LedgerStore, readRow } from "./store.ts";
+import { atOnce } from "./at-once.ts";
+import { holderOf, isConflict, readGate } from "./moves.ts";
+import { type FoundRow, type LedgerStore, type Row, readRow, rowOf } from "./store.ts";
 
-/** Rows that are revoked at once: a family may have thousands. */
-const AT_ONCE = 64;
 const ROUNDS = 8;
 
 /** Every row of the family, revoked when this resolves. Safe to run again. */
 export async function revokeFamily(store: LedgerStore, uid: string): Promise<readonly CredentialRow[]> {
-  const keys = await store.keys("auth", ledgerKey.credsOf(uid));
-  return inBatches(keys, (key) => revokeRow(store, key, uid));
+  const gate = await readGate(store, uid);
+  if (gate === undefined || gate.value.state === "open") throw unshut(uid, holderOf(gate?.value));
+  const after = { key: ledgerKey.gate(uid), revision: gate.revision };
+  const rows = await store.scan({ bucket: "auth", family: ledgerKey.credsOf(uid), after }, (key, row) => ({
+    key,
+    ...member(key, row, uid),
+  }));
+  await atOnce(
+    rows.filter(({ value }) => value.state === "active"),
+    ({ key, ...row }) => revoke(store, key, uid, row),
+  );
+  return rows.map(({ value }) => ({ ...value, state: "revoked" }));
 }
 
 /** Those of the family whose lineage has one of these entries. */
@@ -30,7 +41,7 @@ export async function revokeOfChain(
   entries: ReadonlySet<string>,
 ): Promise<readonly CredentialRow[]> {
   const keys = await store.keys("auth", ledgerKey.credsOf(uid));
-  const rows = await inBatches(keys, async (key) => {
+  const rows = await atOnce(keys, async (key) => {
     const row = await readRow(store, "auth", key, CredentialRow);
     return row?.value.sourceChain.some((entry) => entries.has(entry)) === true ? revokeRow(store, key, uid) : undefined;
   });
@@ -46,35 +57,45 @@ export function holdersOf(rows: readonly CredentialRow[]): readonly Principal[] 
   });
 }
 
-/** So many at once, in their order. */
-export async function inBatches<T, R>(all: readonly T[], one: (item: T) => Promise<R>): Promise<R[]> {
-  const done: R[] = [];
-  for (let at = 0; at < all.length; at += AT_ONCE) {
-    done.push(...(await Promise.all(all.slice(at, at + AT_ONCE).map(one))));
-  }
-  return done;
-}
-
 /** One row of the family, revoked when this resolves. */
 export async function revokeRow(store: LedgerStore, key: string, uid: string): Promise<CredentialRow> {
-  for (let round = 1; ; round += 1) {
-    const row = await readRow(store, "auth", key, CredentialRow);
-    if (row?.value.lifecycleUid !== uid) throw foreign(key);
-    const revoked = { ...row.value, state: "revoked" } as const;
-    if (row.value.state === "revoked") return revoked;
+  const row = ofFamily(await readRow(store, "auth", key, CredentialRow), key, uid);
+  await revoke(store, key, uid, row);
+  return { ...row.value, state: "revoked" };
+}
+
+async function revoke(store: LedgerStore, key: string, uid: string, found: Row<CredentialRow>): Promise<void> {
+  let row = found;
+  for (let round = 1; row.value.state === "active"; round += 1) {
     try {
-      await store.cas("auth", key, revoked, row.revision);
-      return revoked;
+      await store.cas("auth", key, { ...row.value, state: "revoked" }, row.revision);
+      return;
     } catch (error) {
       // An entry that is about to lose has moved it.
       if (!isConflict(error) || round === ROUNDS) throw error;
     }
+    row = ofFamily(await readRow(store, "auth", key, CredentialRow), key, uid);
   }
+}
+
+const member = (key: string, row: FoundRow, uid: string): Row<CredentialRow> =>
+  ofFamily(rowOf("auth", key, row, CredentialRow), key, uid);
+
+function ofFamily(row: Row<CredentialRow> | undefined, key: string, uid: string): Row<CredentialRow> {
+  if (row?.value.lifecycleUid === uid) return row;
+  throw foreign(key);
 }
 
 function foreign(key: string): CotalError {
   return new CotalError(ErrorCode.FailedPrecondition, `the ledger row ${key} is not one of its family`, {
     outcome: Outcome.NotExecuted,
     next: "nothing is decided on it; compare it with a backup, or restore the space",
+  });
+}
+
+function unshut(uid: string, is: string): CotalError {
+  return new CotalError(ErrorCode.FailedPrecondition, `the gate of ${uid} is ${is}: its family is not counted`, {
+    outcome: Outcome.NotExecuted,
+    next: "ask again: another operation has moved it",
   });
 }

@@ -28,7 +28,7 @@ import {
 } from "../protocol/ledger/obligation-rows.ts";
 import { isConflict, readHead } from "./moves.ts";
 import { readReservation } from "./reservation.ts";
-import { type LedgerStore, type Row, createOrRead, readRow } from "./store.ts";
+import { type LedgerStore, type Row, type Scan, createOrRead, readRow, rowOf } from "./store.ts";
 
 type Bound = Omit<Extract<ObligationRow, { decision: "self" }>, "v" | "state" | "mappingRevision" | "policyRevision">;
 
@@ -126,17 +126,24 @@ function undecidable(key: string, decision: string): CotalError {
 /** Rounds of a drain while others decide the same rows; each round reads all of them. */
 const ROUNDS = 16;
 
-/** Settles what is unsettled of one lifecycle, until an enumeration finds nothing. Its head must not be active. */
-export async function drainObligations(store: LedgerStore, lifecycleUid: string, settle: Settle): Promise<void> {
+/**
+ * Settles what is unsettled of one lifecycle, until an enumeration finds nothing. `ended` is where its head stands
+ * that is not active any more: whoever was admitted wrote his row before it moved there.
+ */
+export async function drainObligations(
+  store: LedgerStore,
+  lifecycleUid: string,
+  ended: Scan["after"],
+  settle: Settle,
+): Promise<void> {
+  const asked = { bucket: "records", family: obligationKey.ofTarget(lifecycleUid), after: ended } as const;
   for (let round = 1; ; round += 1) {
-    let isClear = true;
-    for (const key of await store.keys("records", obligationKey.ofTarget(lifecycleUid))) {
-      const row = await readRow(store, "records", key, ObligationRow);
-      if (row === undefined || !isUnsettled(row.value)) continue;
-      isClear = false;
-      await settle(key, row);
-    }
-    if (isClear) return;
+    const unsettled = await store.scan(asked, (key, found) => {
+      const row = rowOf("records", key, found, ObligationRow);
+      return row !== undefined && isUnsettled(row.value) ? { key, row } : undefined;
+    });
+    if (unsettled.length === 0) return;
+    for (const { key, row } of unsettled) await settle(key, row);
     if (round === ROUNDS) {
       throw new CotalError(ErrorCode.Unavailable, `obligations of ${lifecycleUid} come as fast as they are settled`, {
         outcome: Outcome.NotExecuted,

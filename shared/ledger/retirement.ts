@@ -110,7 +110,11 @@ export async function completeRetirement(
   const free = { kind: "free", lifecycleUid: uid, op } as const;
   const retired = { to: "retired", op } as const;
   // Both last steps must be this operation's to take, or taken by it.
-  if (stepHead(head?.value, free).kind === "refused" || stepGate(gate?.value, retired).kind === "refused") {
+  if (
+    head === undefined ||
+    stepHead(head.value, free).kind === "refused" ||
+    stepGate(gate?.value, retired).kind === "refused"
+  ) {
     throw new CotalError(ErrorCode.FailedPrecondition, `${dotForm(principal)} is not being retired by this operation`, {
       outcome: Outcome.NotExecuted,
     });
@@ -119,7 +123,8 @@ export async function completeRetirement(
   await revokeFamily(store, uid);
   await retireBySource(store, { kind: "lifecycle", ...principal, uid }, opId);
   // Whoever was admitted before the head moved is settled here, before any frontier closes (§13.8).
-  await drainObligations(store, uid, settle);
+  const ended = { key: ledgerKey.head(principal), revision: head.revision };
+  await drainObligations(store, uid, ended, settle);
   await createOrRead(store, "records", ledgerKey.frontier(uid), FrontierRow, { lifecycleUid: uid, opId, streams });
   await cleanUp();
   // The gate first: a retired head frees the alias, and then this operation can't be told any more.

@@ -31,9 +31,10 @@ import {
   servingPrincipal,
 } from "../protocol/ledger/endpoint-rows.ts";
 import { stepEndpointGate } from "../protocol/ledger/endpoint-gate-machine.ts";
+import { atOnce } from "./at-once.ts";
 import { isConflict } from "./moves.ts";
 import { readReservation, reserve } from "./reservation.ts";
-import { type LedgerStore, type Row, createOrRead, readRow } from "./store.ts";
+import { type LedgerStore, type Row, createOrRead, readRow, rowOf } from "./store.ts";
 
 export type ServingParts = {
   readonly ledger: LedgerStore;
@@ -209,10 +210,7 @@ async function takeOver(parts: ServingParts, request: BeginRequest, instanceId: 
   const activation = value.op.kind === "activation";
   // A registration that died before it opened has given nothing out.
   if (!activation) {
-    await parts.barrier(
-      servingPrincipal(owner, instanceId),
-      await revokeAll(parts, request, instanceId, value.processEpoch),
-    );
+    await parts.barrier(servingPrincipal(owner, instanceId), await revokeAll(parts, request, instanceId, gate));
   }
   const begun = { instanceId, opId: value.op.opId, epoch: value.processEpoch + (activation ? 0 : 1) };
   if (value.op.opId === (activation ? activationOf(userKey) : opId)) return begun;
@@ -228,20 +226,24 @@ async function revokeAll(
   { ledger }: ServingParts,
   { endpoint }: BeginRequest,
   instanceId: string,
-  ended: number,
+  { value: frozen, revision }: Row<EndpointGateRow>,
 ): Promise<EndpointCredentialRow[]> {
-  const keys = await ledger.keys("auth", endpointKey.credsOf(endpoint, instanceId));
-  return Promise.all(
-    keys.map(async (key) => {
-      const row = await readRow(ledger, "auth", key, EndpointCredentialRow);
-      if (row === undefined) throw refuse(ErrorCode.FailedPrecondition, `the row ${key} is gone`, "run cotal doctor");
-      // Somebody has finished this operation since the gate was read: that row is the successor's.
-      if (row.value.processEpoch > ended) throw new CotalError(ErrorCode.Conflict, "the gate has moved on");
-      const revoked = { ...row.value, state: "revoked" } as const;
-      if (row.value.state === "active") await ledger.cas("auth", key, revoked, row.revision);
-      return revoked;
-    }),
+  const after = { key: endpointKey.gate(endpoint, instanceId), revision };
+  const family = endpointKey.credsOf(endpoint, instanceId);
+  const rows = await ledger.scan({ bucket: "auth", family, after }, (key, found) => {
+    const row = rowOf("auth", key, found, EndpointCredentialRow);
+    if (row === undefined) throw refuse(ErrorCode.FailedPrecondition, `the row ${key} is gone`, "run cotal doctor");
+    return { key, row };
+  });
+  // Somebody has finished this operation since the gate was read: that row is the successor's.
+  if (rows.some(({ row }) => row.value.processEpoch > frozen.processEpoch)) {
+    throw new CotalError(ErrorCode.Conflict, "the gate has moved on");
+  }
+  await atOnce(
+    rows.filter(({ row }) => row.value.state === "active"),
+    ({ key, row }) => ledger.cas("auth", key, { ...row.value, state: "revoked" }, row.revision),
   );
+  return rows.map(({ row }) => ({ ...row.value, state: "revoked" }));
 }
 
 /** Did this key open the epoch that the gate stands at? */

@@ -19,12 +19,34 @@ export type LedgerBucket = "auth" | "records" | "acl" | "issued" | "accepted";
 /** Those it reads: sessions are written by who serves them (§10). */
 export type ReadBucket = LedgerBucket | "sessions";
 
+/** The buckets whose families are enumerated to decide something. */
+export type ScannedBucket = "auth" | "records";
+
+export type Scan = {
+  readonly bucket: ScannedBucket;
+  /** One family, as a key pattern: `prefix.*`. */
+  readonly family: string;
+  /**
+   * A row of the same bucket that was written after every row of the family that must be met: the freeze of the gate,
+   * the head's move. Replicas take writes in one order, so whoever shows this one at this revision shows them all.
+   */
+  readonly after: { readonly key: string; readonly revision: number };
+};
+
+/** A row that a scan met; markers are among them. */
+export type FoundRow = Exclude<RawRow, { readonly kind: "absent" }>;
+
 export type LedgerStore = {
   readonly read: (bucket: ReadBucket, key: string) => Promise<RawRow>;
   /** Throws `conflict` if the key has, or ever had, a value. */
   readonly create: (bucket: LedgerBucket, key: string, value: object) => Promise<number>;
   /** Throws `conflict` if the row moved. */
   readonly cas: (bucket: LedgerBucket, key: string, value: object, revision: number) => Promise<number>;
+  /**
+   * What `pick` makes of each row of one family, whole, or it throws. `pick` may be asked twice for one row, and must
+   * change nothing.
+   */
+  readonly scan: <T>(asked: Scan, pick: (key: string, row: FoundRow) => T | undefined) => Promise<readonly T[]>;
   /** Keys that have a value, of one family (`prefix.*`), read from the leader to the end. */
   readonly keys: (bucket: LedgerBucket, filter: string) => Promise<readonly string[]>;
 };
@@ -38,7 +60,16 @@ export async function readRow<Schema extends z.ZodType>(
   key: string,
   schema: Schema,
 ): Promise<Row<z.output<Schema>> | undefined> {
-  const raw = await store.read(bucket, key);
+  return rowOf(bucket, key, await store.read(bucket, key), schema);
+}
+
+/** The row that was found there, as its family's. Throws as `readRow` does. */
+export function rowOf<Schema extends z.ZodType>(
+  bucket: ReadBucket,
+  key: string,
+  raw: RawRow,
+  schema: Schema,
+): Row<z.output<Schema>> | undefined {
   if (raw.kind === "absent") return undefined;
   if (raw.kind === "marker") {
     if (isPrunable(bucket, key)) return undefined;

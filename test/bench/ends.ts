@@ -1,42 +1,58 @@
 /**
  * `ends`: how long a retirement and a takeover take, by the rows of the family that they revoke, over a broker of its
- * own; and what a connect's reads cost beside a large ledger. The proof about connections, which waits for seconds on
+ * own; what a scanner takes for a row; and what a connect costs beside a large ledger. The proof about connections, which waits for seconds on
  * purpose, is left out.
  *
  * The bare side of an end writes as many rows again with nats.js alone, 64 at once: what revoking them costs at least.
  */
 import { randomBytes } from "node:crypto";
-import { createAuthority } from "../../services/auth/plane/authority.ts";
+import { type Scanner, createScanner } from "../../shared/broker/scanner.ts";
 import { createWriter } from "../../shared/broker/write.ts";
 import { activate } from "../../shared/ledger/activation.ts";
 import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
+import { readGate } from "../../shared/ledger/moves.ts";
 import { beginRetirement, completeRetirement } from "../../shared/ledger/retirement.ts";
 import { rootCredentialId } from "../../shared/ledger/root.ts";
+import { sealed } from "../../shared/ledger/scan.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { takeOver } from "../../shared/ledger/takeover.ts";
+import { type ScannedStore, scannedStream, scannerConsumer } from "../../shared/protocol/base/names.ts";
 import { dotForm, drawLifecycleUid } from "../../shared/protocol/base/principals.ts";
 import { type CredentialRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
-import { OWNER, SIGN_IN, memoryParts } from "../support/plane-parts.ts";
-import { startSpace } from "../support/space.ts";
-import { type Report, benchLine, percentile } from "./line.ts";
+import { OWNER } from "../support/plane-parts.ts";
+import { type TestSpace, startSpace } from "../support/space.ts";
+import { connectsByLedgerSize } from "./ledger-size.ts";
+import { type Report, benchLine } from "./line.ts";
 
 const ROUNDS = 3;
-const SIZES = [1, 100, 10_000] as const;
+const MANY = 10_000;
+const SIZES = [1, 100, MANY] as const;
 const AT_ONCE = 64;
-const CHECKS = 500;
-const LEDGERS = [100, 20_000] as const;
 
 export async function ends(report: Report): Promise<void> {
   const space = await startSpace({ auth: "user" });
   try {
-    const nc = await space.store();
-    const ledger = brokerLedgerStore(nc, createWriter({ nc }), "main");
+    const { nc } = await space.openStore();
+    const scan = sealed({ auth: await scanner(space, "ledger"), records: await scanner(space, "records") }, "main");
+    const ledger = brokerLedgerStore(nc, createWriter({ nc }), "main", scan);
     for (const size of SIZES) await sized(ledger, size, report);
-    await connects(ledger, report);
+    await scanned(ledger, report);
   } finally {
     await space.stop();
   }
+  const another = await startSpace({ auth: "user" });
+  try {
+    await connectsByLedgerSize(another, report);
+  } finally {
+    await another.stop();
+  }
 }
+
+const scanner = async (space: TestSpace, store: ScannedStore): Promise<Scanner> =>
+  createScanner(await space.openStore(), {
+    stream: scannedStream("main", store),
+    consumer: scannerConsumer("main", store),
+  });
 
 async function sized(ledger: LedgerStore, size: number, report: Report): Promise<void> {
   const retired: number[] = [];
@@ -100,19 +116,20 @@ async function retire(ledger: LedgerStore, { p, uid }: Born): Promise<void> {
   await completeRetirement(ledger, p, uid, opId, {}, () => Promise.resolve());
 }
 
-/** The reads of one connect, in a small ledger and in a large one. */
-async function connects(ledger: LedgerStore, report: Report): Promise<void> {
-  const authority = createAuthority(memoryParts(ledger, { now: Date.now }));
-  const p = { owner: OWNER, actor: "connecting" };
-  const { uid, credentialId } = await authority.enrol(p, SIGN_IN);
-  const act = { ...p, lifecycleUid: uid, credentialId };
-  for (const size of LEDGERS) {
-    await born(ledger, size, `filler${size}`);
-    const each: number[] = [];
-    for (let at = 0; at < CHECKS; at += 1) each.push(await timed(() => authority.check(act)));
-    const about = { metric: `check p50, ${size} rows more`, unit: "ms", aim: "no growth" };
-    report(benchLine("ends", about, [percentile(each, 0.5)]), about);
+/** What enumerating a family costs for each row of it: all of them, and one of a large ledger. */
+async function scanned(ledger: LedgerStore, report: Report): Promise<void> {
+  const { uid, rows } = await born(ledger, MANY, "scanned");
+  const gate = await readGate(ledger, uid);
+  const after = { key: ledgerKey.gate(uid), revision: gate?.revision ?? 0 };
+  const each: number[] = [];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const took = await timed(() =>
+      ledger.scan({ bucket: "auth", family: ledgerKey.credsOf(uid), after }, (_, row) => row.kind),
+    );
+    each.push((took * 1000) / rows.length);
   }
+  const about = { metric: `scan, a row of ${MANY}`, unit: "us" };
+  report(benchLine("ends", about, each), about);
 }
 
 async function pooled(rows: readonly number[], run: (at: number) => Promise<unknown>): Promise<void> {

@@ -24,7 +24,7 @@ import { ActorRow, PlaneRow } from "../../shared/protocol/ledger/actor-rows.ts";
 import { CredentialRow, GateRow, HeadRow, UidRow } from "../../shared/protocol/ledger/rows.ts";
 import { eventually } from "../support/cli.ts";
 import { openPlane } from "../support/open-plane.ts";
-import { EVERYTHING, OWNER, SIGN_IN } from "../support/plane-parts.ts";
+import { EXECUTOR, EVERYTHING, OWNER, SIGN_IN } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 
@@ -50,6 +50,7 @@ function parts(die?: Death, over: Partial<PlaneParts> = {}): PlaneParts {
       keys: readAuthKeys(join(space.state, "spaces", "{space}", "auth"), "main"),
       cleaner: () => Promise.reject(new Error("not in this test")),
       holdsPlane: () => true,
+      executor: () => EXECUTOR,
       calls: () => undefined,
       front: () => undefined,
       policy: "auto",
@@ -281,12 +282,19 @@ describe("one plane for a space (supplement I)", () => {
     let opened = 0;
     let cut = (): Promise<void> => Promise.resolve();
     const hold = async (): Promise<Holding> => {
-      const store = await looker();
+      const both = [await looker(), await looker()] as const;
       opened += 1;
-      cut = () => store.close();
-      const tuple = tupleOf(store.nc, "U");
-      if (tuple === undefined) throw new Error("no INFO");
-      return { tuple, ended: store.closed, close: () => store.close() };
+      cut = () => both[1].close();
+      const [ledger, records] = both.map((store) => tupleOf(store.nc, "U"));
+      if (ledger === undefined || records === undefined) throw new Error("no INFO");
+      return {
+        ledger,
+        records,
+        begin: () => undefined,
+        freshMs: 3_600_000,
+        ended: Promise.race(both.map((store) => store.closed)),
+        close: async () => void (await Promise.all(both.map((store) => store.close()))),
+      };
     };
     const claim = keepClaim({
       claimId,
@@ -346,7 +354,7 @@ describe("one plane for a space (supplement I)", () => {
     expect(await planeRow()).toMatchObject({ state: "released" });
   }, 30_000);
 
-  test("a plane whose connection fell is lost at once and claimed anew", async () => {
+  test("a plane one of whose two connections fell is lost at once and claimed anew", async () => {
     const one = start();
     expect(await holds(one)).toBe(true);
     const before = await planeRow();

@@ -9,7 +9,7 @@ import { type AuthService, startAuthService } from "../support/auth-service.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 
 const HELD = "this process holds the authority plane";
-const LOST = "the connection that held the authority plane has ended";
+const LOST = "a scanner of the authority plane has died";
 const WAITS = "another process holds the authority plane";
 const { auth: bucket } = spaceNames("main").bucket;
 

@@ -30,7 +30,7 @@ import { ChatHolderRow, ChatOwnerRow, ChatSessionRow, chatKey } from "../../shar
 import { type AuthService, startAuthService } from "../support/auth-service.ts";
 import { hashOf } from "../support/chat-parts.ts";
 import { eventually } from "../support/cli.ts";
-import { EVERYTHING, OWNER, SIGN_IN } from "../support/plane-parts.ts";
+import { EXECUTOR, EVERYTHING, OWNER, SIGN_IN } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 
@@ -223,6 +223,7 @@ describe("the rows on a real broker", () => {
       keys: readAuthKeys(join(space.state, "spaces", "{space}", "auth"), "main"),
       cleaner: () => Promise.reject(new Error("not in this test")),
       holdsPlane: () => true,
+      executor: () => EXECUTOR,
       calls: () => undefined,
       front: () => undefined,
       policy: "auto",

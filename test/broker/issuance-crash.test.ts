@@ -17,7 +17,7 @@ import { callerOf } from "../../shared/protocol/endpoint/grammar.ts";
 import { CredentialRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { grantOf, handle, lifecycleOf, refOf, request } from "../support/issued.ts";
-import { EVERYTHING, OWNER, SIGN_IN } from "../support/plane-parts.ts";
+import { EXECUTOR, EVERYTHING, OWNER, SIGN_IN } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 
@@ -42,6 +42,7 @@ function parts(die?: Death): PlaneParts {
       keys: readAuthKeys(join(space.state, "spaces", "{space}", "auth"), "main"),
       cleaner: () => Promise.resolve({ ...store, drain: () => Promise.resolve() }),
       holdsPlane: () => true,
+      executor: () => EXECUTOR,
       calls: () => undefined,
       front: () => undefined,
       policy: "auto",

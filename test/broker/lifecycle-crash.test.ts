@@ -23,9 +23,10 @@ import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
 import type { Principal } from "../../shared/protocol/base/principals.ts";
 import { CredentialRow, GateRow, HeadRow, UidRow } from "../../shared/protocol/ledger/rows.ts";
-import { EVERYTHING, OWNER, SIGN_IN, seededBytes } from "../support/plane-parts.ts";
+import { EXECUTOR, EVERYTHING, OWNER, SIGN_IN, seededBytes } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { expectWholeLedger } from "../support/whole-ledger.ts";
 
 let space: TestSpace;
 let store: Connection;
@@ -55,6 +56,7 @@ function parts(die?: Death, asked: (p: Principal) => Promise<void> = () => Promi
       keys: readAuthKeys(join(space.state, "spaces", "{space}", "auth"), "main"),
       cleaner: () => Promise.resolve({ ...store, drain: () => Promise.resolve() }),
       holdsPlane: () => true,
+      executor: () => EXECUTOR,
       calls: () => undefined,
       front: () => undefined,
       policy: "auto",
@@ -62,6 +64,8 @@ function parts(die?: Death, asked: (p: Principal) => Promise<void> = () => Promi
       actorsPerOwner: 1000,
       limits: () => ({ subs: 1000, payload: 262_144 }),
     }),
+    // Whoever froze a gate here is this very process.
+    livenessOf: () => Promise.resolve("live"),
     connectionsOf: async (p) => {
       await asked(p);
       return { kind: "none" };
@@ -179,6 +183,29 @@ async function expectSuccessor({ p, uid }: Lifecycle): Promise<void> {
   });
 }
 
+describe("W131L.10 a lifecycle's beginning dies at every write", () => {
+  test.each(WHEN)(
+    "W131L.10 %s each: what is prepared stands under its stage, and every row of the ledger is whole",
+    async (when) => {
+      let looked = await expectWholeLedger(store.nc);
+      let writes = 0;
+      for (let isDead = true; isDead; writes += 1) {
+        const p = { owner: OWNER, actor: `half_${when}_${writes}` };
+        isDead = await plane({ at: writes + 1, when })
+          .enrol(p, SIGN_IN)
+          .then(() => false, expectDied);
+        looked = await expectWholeLedger(store.nc, looked);
+        // Whoever comes after it finishes it.
+        await plane().enrol(p, SIGN_IN);
+        looked = await expectWholeLedger(store.nc, looked);
+      }
+      // Actor, stage, reservation, gate, head, two durables, read list, gate, root, gate, head, at least.
+      expect(writes).toBeGreaterThan(10);
+    },
+    60_000,
+  );
+});
+
 describe("W131.11 W131L.14 the end of a lifecycle dies at every write", () => {
   test.each(WHEN)(
     "W131.11 W131.14 W131L.14 %s each: it is contained, and the same request goes on with the same operation",
@@ -251,8 +278,8 @@ describe("W131.07 a takeover dies at every write", () => {
           expect(await plane().check({ ...actOf(of), credentialId: again.credentialId })).toMatchObject({ ok: true });
         },
       );
-      // Gate, root, head, gate.
-      expect(writes).toBe(4);
+      // Stage, gate, root, head, gate.
+      expect(writes).toBe(5);
     },
     120_000,
   );

@@ -15,6 +15,7 @@ import { admin } from "./expected/admin.ts";
 import { CAPABILITIES, SCOPE, agent } from "./expected/agent.ts";
 import { authCallout } from "./expected/auth-callout.ts";
 import { authLedger } from "./expected/auth-ledger.ts";
+import { ledgerScanner } from "./expected/ledger-scanner.ts";
 import { authEdge, authServer } from "./expected/auth-server.ts";
 import { channelWriter } from "./expected/channel-writer.ts";
 import { connectionEvictor, delivery, deliveryReader, membershipObserver, membershipRw } from "./expected/delivery.ts";
@@ -262,6 +263,15 @@ describe("daemons, each with one function", () => {
     const edge = await daemonCredential(space, "auth-edge", "front", scope);
     await expectHeld(edge, only(authEdge(who(edge, "lab"))));
   });
+
+  test.each(["ledger", "records"] as const)(
+    "W9.14 PD.13 PF.01 ledger-scanner of %s: one literal consumer of one stream",
+    async (scans) => {
+      const scope = { ...freshHolder(OWNER, "auth_ledger"), space: "lab", scans };
+      const credential = await daemonCredential(space, "ledger-scanner", "store", scope);
+      await expectHeld(credential, only(ledgerScanner(who(credential, "lab"), scans)));
+    },
+  );
 
   test("W9.14 PF.01 deprovisioner", async () => {
     const { owner, actor, uid } = target;

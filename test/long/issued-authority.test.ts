@@ -41,7 +41,7 @@ import {
 } from "../support/delivery-service.ts";
 import { accountKeys, frontRoot } from "../support/holders.ts";
 import { grantOf, handle, lifecycleOf, refOf, request } from "../support/issued.ts";
-import { EVERYTHING } from "../support/plane-parts.ts";
+import { EXECUTOR, EVERYTHING } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 import { endedThrough } from "../../shared/client/evictions.ts";
@@ -83,6 +83,7 @@ function parts(): PlaneParts {
       keys: readAuthKeys(join(space.state, "spaces", "{space}", "auth"), "main"),
       cleaner: () => Promise.reject(new Error("nothing is cleaned here")),
       holdsPlane: () => true,
+      executor: () => EXECUTOR,
       calls: () => barrier.call,
       front: () => undefined,
       policy: "auto",

@@ -29,6 +29,7 @@ import { newKey } from "../../shared/trust/keys.ts";
 import { ownerToken } from "../../shared/trust/owner.ts";
 import { memoryHolderPage } from "./chat-parts.ts";
 import { type MemoryLedger, memoryLedger } from "./memory-ledger.ts";
+import { EXECUTOR } from "./plane-parts.ts";
 
 export type EdgeRig = {
   readonly space: string;
@@ -98,6 +99,8 @@ export function edgeRig(options: EdgeRigOptions = {}): EdgeRig {
     space,
     ledger: store,
     holdsPlane: () => true,
+    executor: () => EXECUTOR,
+    livenessOf: () => Promise.resolve("live"),
     plane: () => undefined,
     makeDurables: () => Promise.resolve(),
     makeQueue: () => Promise.resolve(),

@@ -113,6 +113,8 @@ export async function heldBy(space: TestSpace, profile: BuiltProfile): Promise<H
     case "backup-reader":
     case "space-restorer":
       return daemon(profile, lab);
+    case "ledger-scanner":
+      return daemon(profile, { ...lab, scans: "records" });
     case "provisioner-desk":
     case "auth-server":
     case "delivery":

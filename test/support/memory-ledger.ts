@@ -3,7 +3,7 @@
  * CAS, leader reads. Its writes are numbered, and the n-th can die before or after it took place.
  */
 import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
-import type { LedgerStore, RawRow, ReadBucket } from "../../shared/ledger/store.ts";
+import type { FoundRow, LedgerStore, RawRow, ReadBucket } from "../../shared/ledger/store.ts";
 
 /** What a dying process throws: no error of ours, so nobody handles it. */
 export class Died extends Error {
@@ -26,8 +26,15 @@ export type MemoryLedger = {
   readonly writes: readonly string[];
 };
 
+type Kept = { revision: number; value: unknown } | { revision: number; marker: true };
+
+function rawOf(kept: Kept): FoundRow {
+  if ("marker" in kept) return { kind: "marker", revision: kept.revision };
+  return { kind: "value", revision: kept.revision, value: structuredClone(kept.value) };
+}
+
 export function memoryLedger(): MemoryLedger {
-  const rows = new Map<string, { revision: number; value: unknown } | { revision: number; marker: true }>();
+  const rows = new Map<string, Kept>();
   const writes: string[] = [];
   let revision = 0;
   const place = (bucket: ReadBucket, key: string) => `${bucket}/${key}`;
@@ -69,11 +76,16 @@ export function memoryLedger(): MemoryLedger {
         await alive();
         const found = rows.get(place(bucket, key));
         if (found === undefined) return { kind: "absent" };
-        if ("marker" in found) return { kind: "marker", revision: found.revision };
-        return { kind: "value", revision: found.revision, value: structuredClone(found.value) };
+        return rawOf(found);
       },
       create: (bucket, key, value) => counted(() => write(place(bucket, key), 0, value)),
       cas: (bucket, key, value, pinned) => counted(() => write(place(bucket, key), pinned, value)),
+      scan: async ({ bucket, family }, pick) => {
+        await alive();
+        const lead = place(bucket, family.slice(0, -1));
+        const found = [...rows].filter(([at]) => at.startsWith(lead));
+        return found.flatMap(([at, row]) => pick(at.slice(bucket.length + 1), rawOf(row)) ?? []);
+      },
       keys: async (bucket, filter) => {
         await alive();
         const lead = place(bucket, filter.slice(0, -1));

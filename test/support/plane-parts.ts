@@ -14,6 +14,9 @@ export const SIGN_IN = { by: "person", issuer: "https://issuer.test", subject: "
 
 export const EVERYTHING: ActorLists = { allowSubscribe: [">"], allowPublish: [">"], capabilities: [] };
 
+const tuple = (cid: number) => ({ serverId: `N${"A".repeat(55)}`, cid, userNkey: `U${"A".repeat(55)}` });
+export const EXECUTOR = { ledger: tuple(1), records: tuple(2) };
+
 export type TestParts = PlaneParts & { readonly made: string[]; readonly removed: string[] };
 
 let drawn = 0;
@@ -36,6 +39,8 @@ export function memoryParts(ledger: LedgerStore, over: Partial<PlaneParts> = {})
     space: "main",
     ledger,
     holdsPlane: () => true,
+    executor: () => EXECUTOR,
+    livenessOf: () => Promise.resolve("live"),
     plane: () => undefined,
     makeDurables: async (p, uid, role) => {
       made.push(`${p.owner}.${p.actor}.${uid}.${role ?? "-"}`);

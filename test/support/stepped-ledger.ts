@@ -11,6 +11,7 @@ export function stepped(store: LedgerStore, scheduler: fc.Scheduler): LedgerStor
     read: (bucket, key) => step(`read ${key}`, () => store.read(bucket, key)),
     create: (bucket, key, value) => step(`create ${key}`, () => store.create(bucket, key, value)),
     cas: (bucket, key, value, revision) => step(`cas ${key}`, () => store.cas(bucket, key, value, revision)),
+    scan: (asked, pick) => step(`scan ${asked.family}`, () => store.scan(asked, pick)),
     keys: (bucket, filter) => step(`keys ${filter}`, () => store.keys(bucket, filter)),
   };
 }

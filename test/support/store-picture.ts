@@ -1,8 +1,8 @@
 /**
  * A picture of everything that a space stores: every stream, its settings, its messages by sequence, its
- * consumers and how far they are. What an attack moved shows as a difference of two pictures. What the delivery
- * service writes by itself, whole and in its place, is left out: the leases that it renews, the markers of
- * its groups, the feed of who hears which channel.
+ * consumers and how far they are. What an attack moved shows as a difference of two pictures. What the daemons
+ * write by themselves, whole and in its place, is left out: the leases that they renew, the markers of
+ * member groups, the feed of who hears which channel.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import { type Entry, api, dump } from "./raw-jetstream.ts";
@@ -50,7 +50,10 @@ export async function pictureOf(store: NatsConnection): Promise<Picture> {
 }
 
 const ROUTINES: readonly (readonly [RegExp, readonly string[]])[] = [
-  [/^\$KV\.cotal_leases_[^.]+\.lease\.delivery\./, ["at", "epoch", "holder", "principal", "ready", "v"]],
+  [
+    /^\$KV\.cotal_leases_[^.]+\.lease\.(?:delivery|provisioner)\./,
+    ["at", "epoch", "holder", "principal", "ready", "v"],
+  ],
   [/^\$KV\.cotal_membership_[^.]+\.=view$/, ["at", "by", "gap", "v"]],
   [/^\$KV\.cotal_membership_[^.]+\.[^.]+\.[^.]+$/, ["durable", "live", "observedAt", "omitted"]],
   [/^cotal\.[^.]+\.dlvpos\.\d+$/, ["acl", "by", "of", "sequence", "v"]],

@@ -11,6 +11,7 @@ import { type MemoryLedger, memoryLedger } from "../support/memory-ledger.ts";
 import { eventually } from "../support/cli.ts";
 
 const tuple = (cid: number) => ({ serverId: `N${"A".repeat(55)}`, cid, userNkey: `U${"A".repeat(55)}` });
+const HOUR = 3_600_000;
 const CLAIM = "c".repeat(26);
 const PEER = "p".repeat(26);
 
@@ -53,7 +54,10 @@ function claimOn(ledger: MemoryLedger, over: Partial<ClaimParts> = {}): Rig {
 }
 
 const holding = (done: string[], ended: Promise<unknown> = new Promise(() => undefined)): Holding => ({
-  tuple: tuple(9),
+  ledger: tuple(9),
+  records: tuple(10),
+  begin: ({ value }) => void done.push(`begun ${value.state}`),
+  freshMs: HOUR,
   ended,
   close: () => Promise.resolve(void done.push("closed")),
 });
@@ -77,11 +81,11 @@ describe("taking it", () => {
     await saying(rig, "held");
     expect(rig.held()).toBe(true);
     expect(ledger.row("auth", "plane")).toEqual(
-      row({ generation, claimId: CLAIM, ledger: tuple(9), records: tuple(9), openedAt: 7 }),
+      row({ generation, claimId: CLAIM, ledger: tuple(9), records: tuple(10), openedAt: 7 }),
     );
     await rig.stop();
-    // The duty first, then the connection, then the row.
-    expect(rig.done).toEqual(["duty", "duty ends", "closed"]);
+    // Inert until the row names them; at the end the duty first, then the scanners, then the row.
+    expect(rig.done).toEqual(["begun held", "duty", "duty ends", "closed"]);
     expect(rig.held()).toBe(false);
     expect(ledger.row("auth", "plane")).toMatchObject({ state: "released", claimId: CLAIM });
   });
@@ -174,6 +178,35 @@ describe("losing it", () => {
     );
     expect(heldAtEnd).toEqual([false]);
     expect(rig.said.map(({ kind }) => kind)).toEqual(["held", "lost", "held"]);
+    await rig.stop();
+  });
+
+  test("PI.02 a scanner that can't be closed keeps the claim: whoever waits finds it alive", async () => {
+    const ledger = memoryLedger();
+    const rig = claimOn(ledger, {
+      hold: () => Promise.resolve({ ...holding([]), close: () => Promise.reject(new Error("it does not close")) }),
+    });
+    await saying(rig, "held");
+    await rig.stop();
+    expect(rig.held()).toBe(false);
+    expect(ledger.row("auth", "plane")).toMatchObject({ state: "held", claimId: CLAIM });
+  });
+
+  test("PI.02 scanners whose credentials grow old are let go in order, and others hold it at once", async () => {
+    const ledger = memoryLedger();
+    const done: string[] = [];
+    let opened = 0;
+    const rig = claimOn(ledger, {
+      hold: () => Promise.resolve({ ...holding(done), freshMs: (opened += 1) === 1 ? 5 : HOUR }),
+      retryMs: HOUR,
+    });
+    await eventually(
+      () => rig.said.filter(({ kind }) => kind === "held").length,
+      (count) => count === 2,
+      5000,
+    );
+    expect(rig.said.map(({ kind }) => kind)).toEqual(["held", "let-go", "held"]);
+    expect(done).toEqual(["begun held", "closed", "begun held"]);
     await rig.stop();
   });
 

@@ -26,6 +26,7 @@ function stepped(store: LedgerStore, scheduler: fc.Scheduler): LedgerStore {
     read: (bucket, key) => step(`read ${key}`, () => store.read(bucket, key)),
     create: (bucket, key, value) => step(`create ${key}`, () => store.create(bucket, key, value)),
     cas: (bucket, key, value, revision) => step(`cas ${key}`, () => store.cas(bucket, key, value, revision)),
+    scan: (asked, pick) => step(`scan ${asked.family}`, () => store.scan(asked, pick)),
     keys: (bucket, filter) => step(`keys ${filter}`, () => store.keys(bucket, filter)),
   };
 }

@@ -101,7 +101,7 @@ describe("W4.10: what was seen", () => {
 });
 
 describe("copies in hand", () => {
-  const info = { stream: "S", consumer: "c", deliveryCount: 1, streamSequence: 1, pending: 0 };
+  const info = { stream: "S", consumer: "c", deliveryCount: 1, streamSequence: 1, consumerSequence: 1, pending: 0 };
   function hands(up = true): { holds: Holds; sent: string[]; clock: { now: number; up: boolean }; lapsed: string[] } {
     const clock = { now: 0, up };
     const sent: string[] = [];

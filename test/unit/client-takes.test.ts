@@ -83,7 +83,14 @@ function rig() {
   });
   const receipt = (seq: number, count: number): AckSubject => ({
     subject: `ack${seq}.${count}`,
-    info: { stream: "TASK", consumer: "svc", deliveryCount: count, streamSequence: seq, pending: 0 },
+    info: {
+      stream: "TASK",
+      consumer: "svc",
+      deliveryCount: count,
+      streamSequence: seq,
+      consumerSequence: 1,
+      pending: 0,
+    },
     epoch: taker.epoch(),
   });
   const identity = (id: string) => ({ key: id, same: id });

@@ -225,6 +225,7 @@ function scheduled(s: fc.Scheduler, store: LedgerStore): LedgerStore {
     read: (...args) => step(() => store.read(...args)),
     create: (...args) => step(() => store.create(...args)),
     cas: (...args) => step(() => store.cas(...args)),
+    scan: (...args) => step(() => store.scan(...args)),
     keys: (...args) => step(() => store.keys(...args)),
   };
 }

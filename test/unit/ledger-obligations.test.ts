@@ -17,6 +17,8 @@ const alice = { owner: "u_aaaaaaaaaaaaaaaaaaaaaaaaaa", actor: "alice" };
 const UID = "q".repeat(26);
 const caller = { owner: "u_bbbbbbbbbbbbbbbbbbbbbbbbbb", actor: "bob", uid: "r".repeat(26) };
 const name = (id: string) => ({ target: UID, endpoint: "com.acme.deploy", ...caller, id });
+/** In memory every row is met. */
+const ANY_HEAD = { key: "lifecycle.x", revision: 0 };
 const KEY = (id: string): string => `oblig.${UID}.com_acme_deploy.${caller.owner}.bob.${caller.uid}.${id}`;
 
 const commit = (id: string) => {
@@ -172,7 +174,7 @@ describe("PD.03 the drain", () => {
     await admit(ledger.store(), name("undecided"), alice, commit("undecided"));
     ledger.put("records", "goal.landed", commit("landed").commitValue);
     ledger.put("records", "goal.moved", { by: "somebody else" });
-    await drainObligations(ledger.store(), UID, settleSelf(ledger.store()));
+    await drainObligations(ledger.store(), UID, ANY_HEAD, settleSelf(ledger.store()));
     const states = ["landed", "base", "moved", "undecided"].map((id) => stateOf(ledger, id));
     expect(states).toEqual(["terminal", "terminal", "terminal", "rejected"]);
     const written = ["landed", "base", "moved", "undecided"].map((id) => ledger.row("records", `goal.${id}`));
@@ -186,7 +188,7 @@ describe("PD.03 the drain", () => {
         const ledger = await born();
         await admit(ledger.store(), name("a"), alice, commit("a"));
         await expect(decideSelf(ledger.store({ at, when }), name("a"), alice)).rejects.toThrow(/write/);
-        await crashLoop(ledger, when, (store) => drainObligations(store, UID, settleSelf(store)));
+        await crashLoop(ledger, when, (store) => drainObligations(store, UID, ANY_HEAD, settleSelf(store)));
         const state = stateOf(ledger, "a");
         expect(state).toBe(when === "before" && at === 1 ? "rejected" : "terminal");
         expect(ledger.row("records", "goal.a") !== undefined).toBe(state === "terminal");
@@ -199,7 +201,7 @@ describe("PD.03 the drain", () => {
     await admit(ledger.store(), name("a"), alice, commit("a"));
     const settle = settleSelf(ledger.store());
     let late = false;
-    await drainObligations(ledger.store(), UID, async (key, row) => {
+    await drainObligations(ledger.store(), UID, ANY_HEAD, async (key, row) => {
       if (!late) await admit(ledger.store(), name("late"), alice, commit("late"));
       late = true;
       await settle(key, row);

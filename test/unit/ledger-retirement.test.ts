@@ -3,8 +3,10 @@ import { describe, expect, test } from "vitest";
 import { activate } from "../../shared/ledger/activation.ts";
 import { enterCredential } from "../../shared/ledger/entry.ts";
 import { beginRetirement, completeRetirement } from "../../shared/ledger/retirement.ts";
+import { revokeFamily } from "../../shared/ledger/family.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { type Death, type MemoryLedger, crashLoop, memoryLedger } from "../support/memory-ledger.ts";
+import { failure } from "../support/refusal.ts";
 
 const alice = { owner: "u_aaaaaaaaaaaaaaaaaaaaaaaaaa", actor: "alice" };
 const HEAD = "lifecycle.u_aaaaaaaaaaaaaaaaaaaaaaaaaa.alice";
@@ -64,6 +66,16 @@ describe("the two halves", () => {
     // A run that died comes again, and must tell the broker of the same ones.
     expect((await beginRetirement(ledger.store(), alice, "end")).users.toSorted()).toEqual([USER, later]);
     expect(ledger.row("auth", `cred.${OTHER_UID}.${other}`)).toEqual({ state: "active" });
+  });
+
+  test("a family is counted under a shut gate only: under an open one a row could still come and be released", async () => {
+    const ledger = await born();
+    expect(await failure(revokeFamily(ledger.store(), UID))).toMatchObject({ code: "failed-precondition" });
+    expect(ledger.row("auth", `cred.${UID}.${USER}`)).toMatchObject({ state: "active" });
+    await beginRetirement(ledger.store(), alice, "end");
+    // A row of it that was deleted is no row that is not there.
+    ledger.mark("auth", `cred.${UID}.${USER}`);
+    expect(String(await failure(revokeFamily(ledger.store(), UID)))).toContain(`cred.${UID}.${USER} was deleted`);
   });
 
   test("then the frontier, the clean-up, the gate, and last the head, which frees the alias", async () => {

@@ -85,7 +85,14 @@ test("a key is read off the subject of its own bucket only", () => {
 
 describe("acks", () => {
   test("the short form and the long ones", () => {
-    const want = { stream: "DM_main", consumer: "dm_x", deliveryCount: 2, streamSequence: 30, pending: 5 };
+    const want = {
+      stream: "DM_main",
+      consumer: "dm_x",
+      deliveryCount: 2,
+      streamSequence: 30,
+      consumerSequence: 4,
+      pending: 5,
+    };
     expect(parseAck("$JS.ACK.DM_main.dm_x.2.30.4.1700000000000000000.5")).toEqual(want);
     expect(parseAck("$JS.ACK._.ACCHASH.DM_main.dm_x.2.30.4.1700000000000000000.5.tok")).toEqual(want);
     expect(parseAck("$JS.ACK.hub.ACCHASH.DM_main.dm_x.2.30.4.1700000000000000000.5.a.b")).toEqual(want);

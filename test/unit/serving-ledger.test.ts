@@ -287,9 +287,9 @@ describe("a takeover", () => {
     const slow: LedgerStore = {
       ...store,
       // B has frozen the gate and looks for what it has to revoke; meanwhile C finishes that, and serves.
-      keys: async (bucket, filter) => {
+      scan: async (asked, pick) => {
         await (overtaken ??= registered(quick, { userKey: C, instanceId }));
-        return store.keys(bucket, filter);
+        return store.scan(asked, pick);
       },
     };
     const late = await servingOver(slow).begin({ endpoint: ENDPOINT, owner: OWNER, userKey: B, instanceId });

@@ -1,15 +1,17 @@
 /**
- * One authority plane per space (§13.13, supplement I): the row `plane`, and the connection that holds it.
+ * One authority plane per space (§13.13, supplement I): the row `plane`, and the two connections that hold it.
  *
- * The row names a connection that does nothing but hold. While that connection stands the claim is held;
- * when it ends, for whatever reason, the plane is lost at once and claimed anew.
+ * The row names the plane's two scanners (`scanners.ts`). While both stand the claim is held; when one of them ends, for
+ * whatever reason, this plane is over at once, with everything that it was doing, and another one is claimed from the
+ * beginning.
  *
  * Invariants
  * 1. A row is taken by create or compare-and-set only, from `released`, or from `held` once both of its
  *    connections are proved gone. Live and unknown refuse, and read differently. No time-out, no
  *    heartbeat.
  * 2. Whoever finds the row held waits quietly: no connection is opened to wait.
- * 3. A clean end closes the holding connection first and then releases the row.
+ * 3. A clean end ends the duty, then closes the scanners, and then releases the row. A scanner that can't be closed
+ *    keeps it held: whoever waits finds it alive.
  * 4. It is held from the row's taking on, and said to be once its duty has begun: a duty that can't begin is a
  *    failure, told once while it lasts the same.
  */
@@ -28,15 +30,22 @@ export type ClaimState =
   | { readonly kind: "inconclusive"; readonly claimId: string }
   /** Somebody else was faster. */
   | { readonly kind: "outrun" }
-  /** The connection that held it has ended. */
-  | { readonly kind: "lost" }
+  /** A scanner that held it has ended: nothing of this plane goes on. */
+  | { readonly kind: "lost"; readonly cause: unknown }
+  /** Let go by itself, so that its scanners get new credentials before the old ones end. */
+  | { readonly kind: "let-go" }
   | { readonly kind: "failed"; readonly cause: unknown };
 
-/** A connection opened to hold the claim. */
+/** The connections opened to hold the claim. */
 export type Holding = {
-  readonly tuple: ConnectionTuple;
-  /** Settles at the first fault of the connection; it never comes back. */
+  readonly ledger: ConnectionTuple;
+  readonly records: ConnectionTuple;
+  /** The row is taken, as it stands now: nothing is scanned before. */
+  readonly begin: (claimed: Row<PlaneRow>) => void;
+  /** Resolves with the first fault of either of them; none comes back. */
   readonly ended: Promise<unknown>;
+  /** Milliseconds until their credentials should be new ones. */
+  readonly freshMs: number;
   readonly close: () => Promise<void>;
 };
 
@@ -81,7 +90,7 @@ export function keepClaim(parts: ClaimParts): Claim {
   const run = async (): Promise<void> => {
     while (!stopping.signal.aborted) {
       try {
-        await turn(parts, { say, take }, stopping.signal);
+        if (await turn(parts, { say, take }, stopping.signal)) continue;
       } catch (cause) {
         say({ kind: "failed", cause });
       }
@@ -109,28 +118,47 @@ type Told = {
   readonly take: (taken: boolean) => void;
 };
 
-/** One try: until the claim is lost, or at once if it can't be had. */
-async function turn(parts: ClaimParts, { say, take: hold }: Told, stopping: AbortSignal): Promise<void> {
+/** One try: until the claim is over, or at once if it can't be had. True if it is to be claimed anew without a pause. */
+async function turn(parts: ClaimParts, { say, take: hold }: Told, stopping: AbortSignal): Promise<boolean> {
   const found = await readRow(parts.ledger, "auth", actorKey.plane, PlaneRow);
   const obstacle = await standsInTheWay(parts, found?.value);
-  if (obstacle !== undefined) return say(obstacle);
-  if (stopping.aborted) return;
+  if (obstacle !== undefined) say(obstacle);
+  if (obstacle !== undefined || stopping.aborted) return false;
   const holding = await parts.hold();
   let taken: Row<PlaneRow> | undefined;
   try {
-    taken = await take(parts, found, holding.tuple);
-    if (taken === undefined) return say({ kind: "outrun" });
+    taken = await take(parts, found, holding);
+    if (taken === undefined) {
+      say({ kind: "outrun" });
+      return false;
+    }
     hold(true);
+    holding.begin(taken);
     const duty = await parts.whileHeld();
     say({ kind: "held", generation: taken.value.generation });
-    await Promise.race([holding.ended, aborted(stopping)]);
-    say({ kind: "lost" });
+    const over = await endOf(holding, stopping);
+    say(over);
     await duty.stop();
+    return over.kind === "let-go";
   } finally {
     // Also where the duty could not begin, or not end.
     hold(false);
     await holding.close();
     if (taken !== undefined) await release(parts, taken);
+  }
+}
+
+/** Waits until a scanner ends, or it is time to let go. */
+async function endOf({ ended, freshMs }: Holding, stopping: AbortSignal): Promise<ClaimState> {
+  const over = new AbortController();
+  const letGo = sleep(freshMs, undefined, { signal: AbortSignal.any([stopping, over.signal]) })
+    .catch(() => undefined)
+    .then((): ClaimState => ({ kind: "let-go" }));
+  const lost = ended.then((cause): ClaimState => ({ kind: "lost", cause }));
+  try {
+    return await Promise.race([lost, letGo]);
+  } finally {
+    over.abort();
   }
 }
 
@@ -146,15 +174,15 @@ async function standsInTheWay(parts: ClaimParts, row: PlaneRow | undefined): Pro
 async function take(
   { ledger, claimId, now }: ClaimParts,
   found: Row<PlaneRow> | undefined,
-  tuple: ConnectionTuple,
+  holding: Pick<Holding, "ledger" | "records">,
 ): Promise<Row<PlaneRow> | undefined> {
   const value: PlaneRow = {
     v: 1,
     generation: (found?.value.generation ?? 0) + 1,
     claimId,
     state: "held",
-    ledger: tuple,
-    records: tuple,
+    ledger: holding.ledger,
+    records: holding.records,
     openedAt: now(),
   };
   try {
@@ -172,11 +200,6 @@ async function take(
 /** A release that fails is no harm: the holding connection is gone, and anybody can prove it. */
 async function release({ ledger }: ClaimParts, { value, revision }: Row<PlaneRow>): Promise<void> {
   await ledger.cas("auth", actorKey.plane, { ...value, state: "released" }, revision).catch(() => undefined);
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return Promise.resolve();
-  return new Promise((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
 }
 
 async function pause(ms: number, stopping: AbortSignal): Promise<void> {

@@ -4,7 +4,9 @@ import type { LedgerStore } from "../../../shared/ledger/store.ts";
 import type { Turns } from "../../../shared/ledger/turns.ts";
 import { CotalError, ErrorCode, Outcome } from "../../../shared/protocol/base/errors.ts";
 import type { Principal, RandomBytes } from "../../../shared/protocol/base/principals.ts";
-import type { ActorRow } from "../../../shared/protocol/ledger/actor-rows.ts";
+import type { Executor } from "../../../shared/ledger/takeover-stage.ts";
+import type { ActorRow, ConnectionTuple } from "../../../shared/protocol/ledger/actor-rows.ts";
+import type { Liveness } from "./liveness.ts";
 import type { ActorLists } from "./authority-type.ts";
 import type { PlaneElsewhere } from "./elsewhere.ts";
 
@@ -23,6 +25,10 @@ export type PlaneParts = {
   readonly frontAccount: string;
   /** Does this process hold the plane's claim now (`claim.ts`)? */
   readonly holdsPlane: () => boolean;
+  /** What carries this plane's operations out: the connections that hold its claim. Throws where it holds none. */
+  readonly executor: () => Executor;
+  /** Is one connection of this account still there? */
+  readonly livenessOf: (tuple: ConnectionTuple) => Promise<Liveness>;
   /** Whoever does, where it can be asked. */
   readonly plane: () => PlaneElsewhere | undefined;
   /** Makes what a lifecycle receives through; safe to run again. */
@@ -89,8 +95,12 @@ export function refusal(code: ErrorCode, message: string, next: string): CotalEr
 
 /** Throws unless this process may do what only the plane does (decision H45). */
 export function demandPlane({ holdsPlane }: Pick<PlaneParts, "holdsPlane">): void {
-  if (holdsPlane()) return;
-  throw new CotalError(ErrorCode.Unavailable, "this process does not hold the authority plane of the space", {
+  if (!holdsPlane()) throw noPlane();
+}
+
+/** What only the plane does was asked of a process that does not hold it. */
+export function noPlane(): CotalError {
+  return new CotalError(ErrorCode.Unavailable, "this process does not hold the authority plane of the space", {
     outcome: Outcome.NotExecuted,
     next: "ask the process that holds it, which says so in its log and its metrics; who was let in before gets in here too",
     details: [{ kind: NO_PLANE }],

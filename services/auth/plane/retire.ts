@@ -26,6 +26,7 @@ import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import { type Principal, dotForm } from "../../../shared/protocol/base/principals.ts";
 import { MAX_BEARER_SECONDS } from "../../../shared/trust/bearer.ts";
 import { type PlaneParts, refusal, settled } from "./parts.ts";
+import { openIfDead } from "./reconcile.ts";
 
 /**
  * Begins a lifecycle that an enrolment has left, or not yet begun, without ever opening its gate: an end
@@ -42,6 +43,7 @@ export async function beginToEnd(parts: PlaneParts, request: ActivationRequest):
 
 /** Denies everything new. `undefined` if the lifecycle never began, or is over. */
 export async function beginEnd(parts: PlaneParts, p: Principal, uid: string): Promise<Retiring | undefined> {
+  await openIfDead(parts, p, uid);
   return settled(parts, async () => {
     const head = await readHead(parts.ledger, p);
     if (head === undefined || head.value.lifecycleUid !== uid || head.value.state === "retired") return undefined;

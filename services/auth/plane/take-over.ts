@@ -5,6 +5,7 @@
  * gate decides.
  */
 import { takeOver, takeoverOpId } from "../../../shared/ledger/takeover.ts";
+import { stageTakeover } from "../../../shared/ledger/takeover-stage.ts";
 import { readHead } from "../../../shared/ledger/moves.ts";
 import { ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import { type Principal, dotForm } from "../../../shared/protocol/base/principals.ts";
@@ -29,6 +30,8 @@ export async function takeOverActor(
     }
     const fromEpoch = epoch ?? head.value.processEpoch;
     const takeover = { principal: p, uid, opId: takeoverOpId(uid, fromEpoch), fromEpoch };
+    // An epoch that is over has been staged by whoever ended it.
+    if (head.value.processEpoch === fromEpoch) await stageTakeover(parts.ledger, takeover, parts.executor());
     return takeOver(parts.ledger, takeover, async () => {
       demandNobody(await endConnections(parts, p, uid), p, parts.now());
     });

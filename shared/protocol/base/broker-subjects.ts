@@ -91,6 +91,8 @@ export type AckInfo = {
   readonly consumer: string;
   readonly deliveryCount: number;
   readonly streamSequence: number;
+  /** Counts what the consumer has given, from 1. */
+  readonly consumerSequence: number;
   readonly pending: number;
 };
 
@@ -107,10 +109,12 @@ export function parseAck(reply: string | undefined): AckInfo | undefined {
   if (stream === undefined || consumer === undefined) return undefined;
   const deliveryCount = Number(tokens[offset + 2]);
   const streamSequence = Number(tokens[offset + 3]);
+  const consumerSequence = Number(tokens[offset + 4]);
   const pending = Number(tokens[offset + 6]);
   // One by one and without arrays: every pulled message goes through here.
   if (!Number.isSafeInteger(deliveryCount) || !Number.isSafeInteger(streamSequence)) return undefined;
-  return Number.isSafeInteger(pending) ? { stream, consumer, deliveryCount, streamSequence, pending } : undefined;
+  if (!Number.isSafeInteger(consumerSequence) || !Number.isSafeInteger(pending)) return undefined;
+  return { stream, consumer, deliveryCount, streamSequence, consumerSequence, pending };
 }
 
 /** Bodies of an ack (§8): done, later, never, still working. */

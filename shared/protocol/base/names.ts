@@ -101,6 +101,21 @@ export function recordWriterDurable(space: string, kind: "svc"): string {
   return `recw_${space}-${kind}`;
 }
 
+/** The two stores that are enumerated through a consumer, as the plane's row names them (supplement E and I). */
+export type ScannedStore = "ledger" | "records";
+
+/** `scan_<s>-<store>`: the one name under which the authority plane enumerates a store (supplement E). */
+export function scannerConsumer(space: string, store: ScannedStore): string {
+  if (!SPACE_TOKEN.test(space)) throw badRequest("not a space name", "use 1 to 32 letters, digits, _ or -");
+  return `scan_${space}-${store}`;
+}
+
+/** The stream behind it. */
+export function scannedStream(space: string, store: ScannedStore): string {
+  const { auth, records } = spaceNames(space).bucket;
+  return bucketStream(store === "ledger" ? auth : records);
+}
+
 function lifecycleDurable(prefix: string, p: Principal, uid: string): string {
   if (!LIFECYCLE_UID.test(uid)) throw badRequest("lifecycle UID is malformed");
   return `${prefix}_${dashForm(principal(p.owner, p.actor))}-${uid}`;

@@ -13,6 +13,7 @@ import { canonicalDigest, digestHex } from "../base/canonical.ts";
 import { isChannelPattern } from "../base/channels.ts";
 import { type Principal, dotForm } from "../base/principals.ts";
 import { KeptCapabilities } from "../endpoint/capabilities.ts";
+import { ConnectionTuple } from "./actor-rows.ts";
 
 const uid = z.string().regex(LIFECYCLE_UID);
 const token = z.string().regex(PRINCIPAL_TOKEN);
@@ -68,6 +69,18 @@ export const ActivationStage = z.strictObject({
 });
 export type ActivationStage = z.infer<typeof ActivationStage>;
 
+/** `stage.<opId>.takeover`: a takeover, and who carries it out: the plane, by the connections that hold its claim. */
+export const TakeoverStage = z.strictObject({
+  v: z.literal(1),
+  opId: z.string(),
+  owner: token,
+  actor: token,
+  lifecycleUid: uid,
+  fromEpoch: count,
+  executor: z.strictObject({ ledger: ConnectionTuple, records: ConnectionTuple }),
+});
+export type TakeoverStage = z.infer<typeof TakeoverStage>;
+
 /** Where each stream stood when a lifecycle ended (supplement B); created once by its retirement. */
 export const FrontierRow = z.strictObject({
   lifecycleUid: uid,
@@ -115,6 +128,7 @@ export const ledgerKey = {
   gate: (lifecycleUid: string) => `gate.${lifecycleUid}`,
   allGates: "gate.>",
   stage: (opId: string) => `stage.${opId}.activation`,
+  takeoverStage: (opId: string) => `stage.${opId}.takeover`,
   frontier: (lifecycleUid: string) => `frontier.${lifecycleUid}`,
   cred: (lifecycleUid: string, credentialId: string) => `cred.${lifecycleUid}.${credentialId}`,
   credsOf: (lifecycleUid: string) => `cred.${lifecycleUid}.*`,
