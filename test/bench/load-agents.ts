@@ -1,6 +1,6 @@
 /**
- * Some agents of the `load` bench, in a process of their own: each posts to its channel at a steady pace and reads
- * what the others post there. Through the SDK, or with nats.js alone on a stream with a durable for each agent.
+ * Some agents of the `load` bench, in a process of their own: each posts to its channel and writes to another agent at
+ * a steady pace, and reads what comes. Through the SDK, or with nats.js alone on a stream with a durable for each agent.
  */
 import { AckPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { type NatsConnection, connect as dial, credsAuthenticator, nuid } from "@nats-io/transport-node";
@@ -8,39 +8,12 @@ import { DEFAULT_LIMITS, connect } from "../../shared/client/index.ts";
 import { AckBody, jsApi } from "../../shared/protocol/base/broker-subjects.ts";
 import { answerParent } from "./child.ts";
 import { type SideName, complete, pause, sinceStamp, stamp } from "./jobs.ts";
-import { type Spread, emptySpread, note } from "./spread.ts";
-
-export type Crew = {
-  readonly side: SideName;
-  readonly url: string;
-  /** One a member for ours; one that may do everything in its account for the bare side. */
-  readonly creds: readonly string[];
-  /** Its channel, for each agent of this process. */
-  readonly channels: readonly string[];
-  readonly textBytes: number;
-  /** Of the bare side: its stream, whose subjects are `<stream>.<channel>`. */
-  readonly stream: string;
-};
-
-export type Told =
-  | { readonly kind: "open"; readonly crew: Crew }
-  | { readonly kind: "run"; readonly seconds: number }
-  | { readonly kind: "close" };
-
-/** What came of a run, in milliseconds and counts. */
-export type Shift = {
-  readonly sent: number;
-  readonly failed: number;
-  /** What each agent was shown. */
-  readonly received: readonly number[];
-  /** From a send to its receipt. */
-  readonly receipt: Spread;
-  /** From a send to each reader. */
-  readonly shown: Spread;
-};
+import { type Crew, type Shift, type Told, actorOf } from "./load-crew.ts";
+import { emptySpread, note } from "./spread.ts";
 
 type Agent = {
-  readonly send: (text: string) => Promise<unknown>;
+  readonly post: (text: string) => Promise<unknown>;
+  readonly write: (text: string) => Promise<unknown>;
   readonly listen: (onText: (text: string) => void) => void;
   readonly close: () => Promise<void>;
 };
@@ -51,7 +24,7 @@ const OPEN_AT_ONCE = 8;
 const TAIL_MS = 3000;
 
 const SIDES: Readonly<Record<SideName, (crew: Crew, at: number) => Promise<Agent>>> = {
-  ours: async ({ url, creds, channels }, at) => {
+  ours: async ({ url, creds, channels, peers }, at) => {
     const channel = channels[at] ?? "";
     const session = await connect({
       servers: [url],
@@ -60,21 +33,28 @@ const SIDES: Readonly<Record<SideName, (crew: Crew, at: number) => Promise<Agent
     const { class: kind, shortfall } = await session.join(channel, { replay: false });
     if (kind !== "durable" || shortfall !== undefined) throw new Error(`joined ${kind}: ${shortfall ?? ""}`);
     return {
-      send: (text) => session.send(channel, text),
-      listen: (onText) => void session.onItem(({ text }) => onText(text), { dm: false, role: false, concurrency: 64 }),
+      post: (text) => session.send(channel, text),
+      write: (text) => session.dm(`${session.me.principal.owner}.${actorOf(peers[at] ?? 0)}`, text),
+      listen: (onText) => void session.onItem(({ text }) => onText(text), { role: false, concurrency: 64 }),
       close: () => session.close(),
     };
   },
-  bare: async ({ url, creds, channels, stream }, at) => {
+  bare: async ({ url, creds, channels, peers, first, stream }, at) => {
     const [text = ""] = creds;
     const nc = await dial({ servers: url, authenticator: credsAuthenticator(new TextEncoder().encode(text)) });
     const subject = `${stream}.${channels[at] ?? ""}`;
     const durable = nuid.next();
     const { consumers } = await jetstreamManager(nc);
-    await consumers.add(stream, { durable_name: durable, filter_subject: subject, ack_policy: AckPolicy.Explicit });
+    const own = `${stream}.to.${first + at}`;
+    await consumers.add(stream, {
+      durable_name: durable,
+      filter_subjects: [subject, own],
+      ack_policy: AckPolicy.Explicit,
+    });
     const js = jetstream(nc);
     return {
-      send: (body) => js.publish(subject, body),
+      post: (body) => js.publish(subject, body),
+      write: (body) => js.publish(`${stream}.to.${peers[at] ?? 0}`, body),
       listen: (onText) => pulling(nc, jsApi.next(stream, durable), onText),
       close: () => nc.close(),
     };
@@ -113,11 +93,15 @@ async function open(crew: Crew): Promise<Agent[]> {
 /** What the run that is on does with a text. */
 let onText = (_agent: number, _text: string): void => undefined;
 
+/** How many of the first so many sends are posts: spread evenly. */
+const tenths = (sends: number, posts: number): number => Math.floor((sends * posts) / 10);
+
 /** Every agent sends once a second, each at its own moment of it. */
-async function run({ side, textBytes }: Crew, agents: readonly Agent[], seconds: number): Promise<Shift> {
+async function run({ side, textBytes, posts }: Crew, agents: readonly Agent[], seconds: number): Promise<Shift> {
   const received = agents.map(() => 0);
   const [receipt, shown] = [emptySpread(), emptySpread()];
-  let sent = 0;
+  let posted = 0;
+  let written = 0;
   let failed = 0;
   onText = (at, text) => {
     received[at] = (received[at] ?? 0) + 1;
@@ -130,9 +114,11 @@ async function run({ side, textBytes }: Crew, agents: readonly Agent[], seconds:
         const due = (n + at / agents.length) * EVERY_MS;
         await pause(Math.max(0, began + due - performance.now()));
         const text = stamp().padEnd(textBytes, ".");
+        const isPost = tenths(n + at + 1, posts) > tenths(n + at, posts);
         try {
-          await agent.send(text);
-          sent += 1;
+          await (isPost ? agent.post(text) : agent.write(text));
+          if (isPost) posted += 1;
+          else written += 1;
           note(receipt, sinceStamp(text));
         } catch {
           failed += 1;
@@ -141,8 +127,8 @@ async function run({ side, textBytes }: Crew, agents: readonly Agent[], seconds:
     }),
   );
   await pause(TAIL_MS);
-  if (side === "bare") complete("sent", sent, agents.length * seconds);
-  return { sent, failed, received: [...received], receipt, shown };
+  if (side === "bare") complete("sent", posted + written, agents.length * seconds);
+  return { posted, written, failed, received: [...received], receipt, shown };
 }
 
 let crew: Crew | undefined;

@@ -1,6 +1,6 @@
 /**
- * `load`: five hundred agents on one machine, as a space has them: each posts once a second to its channel and is
- * shown what the others post there.
+ * `load`: five hundred agents on one machine, as a space has them: each sends once a second, four of ten to its channel
+ * and the others directly, and is shown what the others send.
  *
  * The bare side is the same crowd with nats.js alone: one stream, a durable for each agent, single pulls. It has no
  * copies, no permissions for a member and nobody's presence. Broker, daemons and agents share the machine.
@@ -15,7 +15,7 @@ import { type TestSpace, startSpace } from "../support/space.ts";
 import { ask, endChild } from "./child.ts";
 import { type SideName, pause } from "./jobs.ts";
 import { type Metric, type Report, benchLine } from "./line.ts";
-import type { Crew, Shift } from "./load-agents.ts";
+import { type Crew, type Shift, actorOf } from "./load-crew.ts";
 import { peakMiB, residentMiB } from "./resident.ts";
 import { type Spread, countOf, merged, shareOf } from "./spread.ts";
 import { storeCreds } from "./world.ts";
@@ -24,6 +24,8 @@ export type LoadSizes = {
   readonly agents: number;
   readonly channels: number;
   readonly processes: number;
+  /** Of ten sends, posts to the channel. */
+  readonly posts: number;
   readonly seconds: number;
   readonly bareSeconds: number;
   /** Before what is counted: connections, joins and code that runs for the first time. */
@@ -34,6 +36,7 @@ export const LOAD_SIZES: LoadSizes = {
   agents: 500,
   channels: 20,
   processes: 4,
+  posts: 4,
   seconds: 300,
   bareSeconds: 60,
   warmSeconds: 5,
@@ -47,7 +50,7 @@ const AGENTS = join(import.meta.dirname, "load-agents.ts");
 const MINT_AT_ONCE = 16;
 
 const METRICS = {
-  posted: { metric: "posts_rate", unit: "1/s", note: "stored, with a receipt" },
+  sent: { metric: "sent_rate", unit: "1/s", note: "posts and direct messages, each with a receipt" },
   shown: { metric: "shown_rate", unit: "1/s", note: "to readers, all together" },
   least: { metric: "shown_least", unit: "1/s", aim: ">= 10", note: "to the agent that was shown fewest" },
   receipt50: { metric: "receipt_p50", unit: "ms" },
@@ -113,11 +116,21 @@ async function crowd(space: TestSpace, side: SideName, sizes: LoadSizes): Promis
     for (let from = 0; from < sizes.agents; from += each) {
       const child = fork(AGENTS, { serialization: "advanced" });
       children.push(child);
-      const channels = Array.from({ length: Math.min(each, sizes.agents - from) }, (_, n) =>
-        channelOf(from + n, sizes),
-      );
+      const mine = Array.from({ length: Math.min(each, sizes.agents - from) }, (_, n) => from + n);
+      const channels = mine.map((agent) => channelOf(agent, sizes));
+      const peers = mine.map((agent) => (agent + 1) % sizes.agents);
       const own = side === "ours" ? creds.slice(from, from + each) : creds;
-      const crew: Crew = { side, url: space.url, creds: own, channels, textBytes: TEXT_BYTES, stream: STREAM };
+      const crew: Crew = {
+        side,
+        url: space.url,
+        creds: own,
+        channels,
+        peers,
+        first: from,
+        posts: sizes.posts,
+        textBytes: TEXT_BYTES,
+        stream: STREAM,
+      };
       await ask(child, "open", { kind: "open", crew });
     }
     const turn = (seconds: number): Promise<Shift[]> =>
@@ -142,7 +155,7 @@ const channelOf = (agent: number, { channels }: LoadSizes): string => `load.c${a
 async function mintAll(space: TestSpace, { agents }: LoadSizes): Promise<string[]> {
   const texts: string[] = [];
   for (let from = 0; from < agents; from += MINT_AT_ONCE) {
-    const some = Array.from({ length: Math.min(MINT_AT_ONCE, agents - from) }, (_, n) => `load_${from + n}`);
+    const some = Array.from({ length: Math.min(MINT_AT_ONCE, agents - from) }, (_, n) => actorOf(from + n));
     const minted = some.map((actor) => space.mint({ actor, subscribe: ["load.>"], publish: ["load.>"] }));
     texts.push(...(await Promise.all(minted)).map(({ text }) => text));
   }
@@ -187,8 +200,8 @@ function say(report: Report, sizes: LoadSizes, ours: Told, bare: Told, mostBehin
   const tell = (about: Metric, of: (told: Told) => number): void =>
     report(benchLine(BENCH, about, [of(ours)], [of(bare)]), about);
   const all = (told: Told, pick: (shift: Shift) => Spread): Spread => merged(told.shifts.map(pick));
-  const sent = ({ shifts }: Told): number => shifts.reduce((sum, shift) => sum + shift.sent, 0);
-  tell(METRICS.posted, (told) => sent(told) / told.seconds);
+  const sum = ({ shifts }: Told, of: (shift: Shift) => number): number => shifts.reduce((all, one) => all + of(one), 0);
+  tell(METRICS.sent, (told) => sum(told, ({ posted, written }) => posted + written) / told.seconds);
   tell(METRICS.shown, (told) => countOf(all(told, ({ shown }) => shown)) / told.seconds);
   tell(METRICS.least, ({ shifts, seconds }) => Math.min(...shifts.flatMap(({ received }) => received)) / seconds);
   for (const [about, share, pick] of [
@@ -200,11 +213,9 @@ function say(report: Report, sizes: LoadSizes, ours: Told, bare: Told, mostBehin
     tell(about, (told) => shareOf(all(told, pick), share));
   }
   report(benchLine(BENCH, METRICS.lag, [mostBehind]), METRICS.lag);
-  tell(METRICS.failed, ({ shifts }) => shifts.reduce((sum, { failed }) => sum + failed, 0));
+  tell(METRICS.failed, (told) => sum(told, ({ failed }) => failed));
   // A session does not show its own posts.
   const readers = sizes.agents / sizes.channels;
-  report(
-    benchLine(BENCH, METRICS.missing, [sent(ours) * (readers - 1) - countOf(all(ours, ({ shown }) => shown))]),
-    METRICS.missing,
-  );
+  const owed = sum(ours, ({ posted, written }) => posted * (readers - 1) + written);
+  report(benchLine(BENCH, METRICS.missing, [owed - countOf(all(ours, ({ shown }) => shown))]), METRICS.missing);
 }

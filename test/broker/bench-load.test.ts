@@ -4,13 +4,13 @@ import type { BenchLine } from "../bench/line.ts";
 import { load } from "../bench/load.ts";
 import { emptySpread, merged, note, shareOf } from "../bench/spread.ts";
 
-const FEW = { agents: 6, channels: 2, processes: 2, seconds: 2, bareSeconds: 2, warmSeconds: 1 };
+const FEW = { agents: 6, channels: 2, processes: 2, posts: 5, seconds: 2, bareSeconds: 2, warmSeconds: 1 };
 
 test("load prints each metric, beside the bare side where there is one", { timeout: 90_000 }, async () => {
   const lines: BenchLine[] = [];
   await load((line) => lines.push(line), FEW);
   expect(lines.map(({ bench, metric, unit }) => `${bench} ${metric} ${unit}`.trim())).toEqual([
-    "load posts_rate 1/s",
+    "load sent_rate 1/s",
     "load shown_rate 1/s",
     "load shown_least 1/s",
     "load receipt_p50 ms",
@@ -26,9 +26,9 @@ test("load prints each metric, beside the bare side where there is one", { timeo
     "load rss_agents MiB",
   ]);
   const of = (metric: string) => lines.find((line) => line.metric === metric);
-  expect(of("posts_rate")).toMatchObject({ value: 6, bare: 6, ratio: 1 });
-  // Of three in a channel two read each post; the bare side reads its own as well.
-  expect(of("shown_rate")).toMatchObject({ value: 12, bare: 18 });
+  expect(of("sent_rate")).toMatchObject({ value: 6, bare: 6, ratio: 1 });
+  // Half are posts, which two of three in the channel read, and the bare side's own author too.
+  expect(of("shown_rate")).toMatchObject({ value: 9, bare: 12 });
   expect(of("failed")).toMatchObject({ value: 0 });
   expect(of("missing")).toMatchObject({ value: 0 });
 });
