@@ -30,7 +30,8 @@ export type BackstopOptions = {
 
 export type Backstop = {
   readonly read: (message: Msg) => ReadResult;
-  readonly receive: (delivery: Delivery, hold: Hold, message: Msg, ack: AckInfo) => void;
+  /** True if it brought something new. */
+  readonly receive: (delivery: Delivery, hold: Hold, message: Msg, ack: AckInfo) => boolean;
 };
 
 /** What a copy without a stamp was written under (§8). */
@@ -61,18 +62,29 @@ export function createBackstop(options: BackstopOptions): Backstop {
       const { limit, sequence } = last?.of === message ? last : said(message);
       last = undefined;
       warn(limit ?? UNSTAMPED, ack);
-      if (delivery.from === options.hidden) return hold.ack();
+      if (delivery.from === options.hidden) {
+        hold.ack();
+        return false;
+      }
       const seq = Number(sequence ?? hold.seq);
       const key = seenKey(delivery);
       if (key === undefined) {
         events.received("chat");
-        return options.deliver(makeItem(delivery, { hold, seq }));
+        options.deliver(makeItem(delivery, { hold, seq }));
+        return true;
       }
-      if (hands.attach(key, hold)) return events.count("duplicates");
+      if (hands.attach(key, hold)) {
+        events.count("duplicates");
+        return false;
+      }
       const settling = hands.take(key, OWED, hold);
-      if (settling === undefined) return hold.ack();
+      if (settling === undefined) {
+        hold.ack();
+        return false;
+      }
       events.received("chat");
       options.deliver(makeItem(delivery, { hold: settling, seq }));
+      return true;
     },
   };
 }

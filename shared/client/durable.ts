@@ -84,12 +84,14 @@ export function createDurableReader(options: DurableOptions): DurableReader {
     },
   });
 
-  const receive = (message: Msg): void => {
+  /** How many more wait, where this brought nothing new. */
+  const receive = (message: Msg): number | undefined => {
     const { reply } = message;
     const ack = parseAck(reply);
     if (reply === undefined || ack?.stream !== options.stream || ack.consumer !== options.durable) {
       // Not a copy of this durable; there is nothing to terminate.
-      return events.rejected(rail, RejectReason.StoredCopy, "not delivered by the own durable");
+      events.rejected(rail, RejectReason.StoredCopy, "not delivered by the own durable");
+      return undefined;
     }
     if (ack.deliveryCount > 1) events.count("redelivered");
     const read = options.copies?.read(message) ?? readWire(message);
@@ -100,19 +102,29 @@ export function createDurableReader(options: DurableOptions): DurableReader {
     const identity = identityOf(read.delivery, ack.streamSequence);
     const { key } = identity;
     const receipt: AckSubject = { subject: reply, info: ack, epoch: options.asked?.epoch() };
-    if (holds.join(identity, receipt)) return events.count("duplicates");
+    if (holds.join(identity, receipt)) {
+      events.count("duplicates");
+      return undefined;
+    }
     if (key !== undefined && seen.has(key)) {
       events.count("duplicates");
-      return publish(reply, AckBody.Ack);
+      publish(reply, AckBody.Ack);
+      return ack.pending;
     }
     const hold = holds.take(identity, receipt, read.delivery.message.id, { asked: options.asked !== undefined });
     // Pulled before the stop and delivered after it: nobody will handle it here.
-    if (stopping) return hold.nak(0);
-    if (options.copies !== undefined) return options.copies.receive(read.delivery, hold, message, ack);
+    if (stopping) {
+      hold.nak(0);
+      return undefined;
+    }
+    if (options.copies !== undefined) {
+      return options.copies.receive(read.delivery, hold, message, ack) ? undefined : ack.pending;
+    }
     if (rail !== "durable") events.received(rail);
     options.deliver(makeItem(read.delivery, { hold }), hold);
+    return undefined;
   };
-  const terminate = (reply: string, reason: RejectReason, detail: string): void => {
+  const terminate = (reply: string, reason: RejectReason, detail: string): undefined => {
     publish(reply, `${AckBody.Term} ${reason}`);
     events.rejected(rail, reason, detail);
   };
