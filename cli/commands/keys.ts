@@ -9,7 +9,10 @@ import { reached } from "../reach.ts";
 export function registerKeys(program: Command): void {
   const keys = program
     .command("keys")
-    .description("keys of a space: what signs for it, seals its callout and signs its bearers");
+    .description(
+      "keys of a space: what signs for it, seals its callout and signs its bearers; " +
+        "the broker's own (operator, system account) are those of all its spaces, and stay",
+    );
   handle(keys.command("rotate").description("draw new ones; what the former have signed goes on"), rotate);
   handle(keys.command("finish").description("refuse whatever the former ones have signed"), finish);
 }

@@ -16,7 +16,7 @@ import { openConnection } from "../../shared/broker/connect.ts";
 import { readManifest, verifyFolder } from "../../shared/backup/folder.ts";
 import type { Manifest } from "../../shared/backup/format.ts";
 import { type RestoreReport, restoreSpace } from "../../shared/backup/restore-space.ts";
-import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
+import { CotalError, ErrorCode, Outcome, toCotalError } from "../../shared/protocol/base/errors.ts";
 import { readCredsFile } from "../../shared/trust/creds.ts";
 import { trustPaths } from "../../shared/trust/folder.ts";
 import { withBroker } from "../../launcher/broker-alone.ts";
@@ -150,10 +150,20 @@ function anotherRuns(state: string): CotalError {
 
 /** The daemons take it up; then everything is looked at once more, from outside. */
 async function served(out: Output, at: Target, local: boolean): Promise<Exit> {
-  await takenUp(at);
+  await takenUp(at).catch((thrown: unknown) => {
+    throw notYetServed(at.space, thrown);
+  });
   const { findings } = await diagnose(at, local);
   for (const finding of findings) printFinding(out, finding);
   return findings.length === 0 ? Exit.Done : Exit.Findings;
+}
+
+/** It is whole all the same: nothing of it has to be done again. */
+function notYetServed(space: string, thrown: unknown): CotalError {
+  const { code, message } = toCotalError(thrown);
+  return new CotalError(code, `${space} is restored and proved, and is not seen served from here: ${message}`, {
+    next: "start its daemons, then look with cotal doctor from beside its exchange; do not restore again",
+  });
 }
 
 function report(out: Output, { space, auth, ended, digest }: Manifest, filled: RestoreReport | undefined): void {

@@ -5,6 +5,7 @@
  * ```
  * broker                 before the broker: its trust, and the files that its configuration includes
  * spaces SPACE...        once it runs: accounts and keys of these spaces, each daemon's where that daemon mounts it
+ * folders SPACE...       before a restore of these spaces: where their keys will lie, and nothing in it
  * ```
  *
  * ```
@@ -70,11 +71,15 @@ function spaces(names: readonly string[]): void {
   for (const [n, name] of names.map((text) => spaceToken(text.trim())).entries()) space(name, FACE_PORT + n);
 }
 
-function space(name: string, port: number): void {
+function folders(name: string): void {
   link(state.provisioner(name), join(PLACE.keys, "provisioner", name));
   link(state.auth(name), join(PLACE.keys, "auth", name));
   link(state.delivery(name), join(PLACE.keys, "delivery", name));
   link(dirname(state.operatorCreds(name)), dirname(desk.operatorCreds(name)));
+}
+
+function space(name: string, port: number): void {
+  folders(name);
   trust("space", "--space", name, "--server", SERVER.split(",")[0] ?? "");
   if (!existsSync(state.sentinel(name))) return;
   writePrivate(desk.sentinel(name), readFileSync(state.sentinel(name), "utf8"));
@@ -108,7 +113,8 @@ const [what = "", ...names] = process.argv.slice(2);
 try {
   if (what === "broker") broker();
   else if (what === "spaces") spaces(names.flatMap((list) => list.split(",")));
-  else throw badRequest(`unknown command ${JSON.stringify(what)}`, "use broker or spaces");
+  else if (what === "folders") for (const name of names) folders(spaceToken(name));
+  else throw badRequest(`unknown command ${JSON.stringify(what)}`, "use broker, spaces or folders");
 } catch (thrown) {
   const { code, message, next } = toCotalError(thrown);
   process.stdout.write(`${JSON.stringify({ kind: "error", code, message, next })}\n`);

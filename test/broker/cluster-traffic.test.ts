@@ -5,8 +5,14 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { cli } from "../support/cli.ts";
 import { type ClusterWorld, startClusterWorld } from "../support/cluster-world.ts";
+import { api } from "../support/raw-jetstream.ts";
 import { lookInto } from "../support/store-looker.ts";
 import { NOTHING_LOST, compare, startTraffic } from "../support/traffic.ts";
+
+type Listed = {
+  readonly config: { readonly name: string; readonly num_replicas: number };
+  readonly cluster: { readonly replicas?: readonly object[] };
+};
 
 let world: ClusterWorld;
 beforeAll(async () => {
@@ -15,6 +21,17 @@ beforeAll(async () => {
 afterAll(async () => {
   await world?.stop();
 }, 60_000);
+
+test("A.06 every store of the space has three copies, each on another server", async () => {
+  const looking = await lookInto(world.cluster.state, world.servers[0] ?? "");
+  const listed = (await api(looking.nc, "STREAM.LIST"))["streams"] as readonly Listed[];
+  await looking.close();
+  expect(listed.length).toBeGreaterThan(10);
+  const few = listed.filter(
+    ({ config, cluster }) => config.num_replicas !== 3 || (cluster.replicas ?? []).length !== 2,
+  );
+  expect(few.map(({ config }) => config.name)).toEqual([]);
+});
 
 test("A.06 one of three brokers is killed and brought back under traffic: acknowledged = stored = shown, by id", async () => {
   const senders = await Promise.all([world.session("sender_a"), world.session("sender_b")]);

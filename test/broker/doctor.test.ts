@@ -2,6 +2,7 @@
 import type { NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { SpaceContext } from "../../services/provisioner/context.ts";
+import { check as checkSpace } from "../../services/provisioner/check/check.ts";
 import { disk } from "../../services/provisioner/check/disk.ts";
 import { lifecycles } from "../../services/provisioner/check/lifecycles.ts";
 import { queues } from "../../services/provisioner/check/queues.ts";
@@ -141,5 +142,19 @@ describe("A.08 the check of a space", () => {
     expect(await disk(context)).toMatchObject([{ check: "disk", level: "warning" }]);
     await limit(used / 0.99);
     expect(await disk(context)).toMatchObject([{ check: "disk", level: "error" }]);
+  });
+
+  test("A.08 finds clocks of broker and provisioner that are minutes apart, whichever is ahead", async () => {
+    const clocks = async (aheadMs: number): Promise<readonly Finding[]> => {
+      const settings = { replicas: 1 } as SpaceContext["settings"];
+      const { findings } = await checkSpace({ ...context, settings, now: () => Date.now() + aheadMs });
+      return findings.filter(({ check: part }) => part === "clock");
+    };
+    expect(await clocks(0)).toEqual([]);
+    for (const ahead of [3 * MINUTE, -3 * MINUTE]) {
+      expect(await clocks(ahead)).toMatchObject([
+        { level: "warning", message: expect.stringContaining("differ by") as unknown },
+      ]);
+    }
   });
 });
