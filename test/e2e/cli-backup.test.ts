@@ -210,7 +210,7 @@ describe("A.07 a space that was lost and restored", () => {
     expect(rows.filter(({ subject }) => subject.endsWith(key))).toEqual([]);
   });
 
-  test("ends every lifecycle of before: its UID is reserved, its gate retired, its alias another's", async () => {
+  test("W131.01 ends every lifecycle of before: its UID is reserved, its gate retired, its alias another's", async () => {
     const nc = await store2();
     const { principal, uid } = before.away.view;
     const gate = await row(nc, "auth", `gate.${uid}`);

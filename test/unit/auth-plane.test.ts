@@ -96,7 +96,7 @@ describe("enrolment", () => {
     expect(ledger.row("auth", `cred.${first.uid}.${first.credentialId}`)).toMatchObject({ exp: second.rootExpires });
   });
 
-  test("W10.08 a root whose row alone was revoked is not brought back by an exchange", async () => {
+  test("W10.08 W131L.01 a root whose row alone was revoked is not brought back by an exchange", async () => {
     const { ledger, authority, act } = await enrolled();
     const key = `cred.${act.lifecycleUid}.${act.credentialId}`;
     ledger.put("auth", key, { ...(ledger.row("auth", key) as object), state: "revoked" });

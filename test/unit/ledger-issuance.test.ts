@@ -373,6 +373,21 @@ describe("PI.04 a resolution", () => {
     expect(await failure(resolveIssued(ledger.store(), ref, NOW))).toMatchObject({ code, outcome: "not-executed" });
   });
 
+  test.each([
+    ["retiring", { op: { opId: "x", kind: "retirement" } }],
+    ["retired", {}],
+  ])(
+    "PI.04 W131.04 refused where the head of a lifecycle that it comes from is %s, whatever still stands",
+    async (state, part) => {
+      for (const one of [alice, bob, carol]) {
+        const ledger = await issued();
+        const key = `lifecycle.${OWNER}.${one.actor}`;
+        ledger.put("records", key, { ...Object(ledger.row("records", key)), state, ...part });
+        expect(await failure(resolveIssued(ledger.store(), ref, NOW))).toMatchObject({ code: "failed-precondition" });
+      }
+    },
+  );
+
   test("PI.04 it ends at its own time, and at that of what it was cut from", async () => {
     const ledger = await issued();
     await resolveIssued(ledger.store(), ref, NOW + 49);
@@ -629,6 +644,18 @@ describe("W131L.02 what is redeemed under handles", () => {
 });
 
 describe("PI.06 the end of a lifecycle", () => {
+  test("PI.06 what an issuance that died wrote between the halves of the end is retired by the second", async () => {
+    const ledger = await born();
+    const op = `retire-${bob.uid}`;
+    await beginRetirement(ledger.store(), principalOf(bob), op, bob.uid);
+    // Attempt, evidence, and the index row of each of its two sources: then it meets the shut gate.
+    const dying = ledger.store({ at: 4, when: "after" });
+    await expect(issue(dying, request(refOf(alice), { sources: [lifecycleOf(bob)] }))).rejects.toThrow(Died);
+    expect(attemptOf(ledger, refOf(alice))).toMatchObject({ state: "prepared" });
+    await completeRetirement(ledger.store(), principalOf(bob), bob.uid, op, {}, nothing);
+    expect(attemptOf(ledger, refOf(alice))).toMatchObject({ state: "retired", by: op });
+  });
+
   test("PI.06 retires what it holds, what comes from it, and what was cut from that; the others stand", async () => {
     const ledger = await born();
     const key = (letter: string) => ({ id: userKey(letter), expires: NOW + 9 });

@@ -122,7 +122,7 @@ describe("PD.02 an admission", () => {
     expect(await failure(admit(ledger.store(), name("a"), alice, commit("b")))).toMatchObject({ code: "conflict" });
   });
 
-  test("PD.02 W134.12 is refused for a target that is retiring, or has another lifecycle by now, and writes nothing", async () => {
+  test("PD.02 W131.04 W134.12 is refused for a target that is retiring, or has another lifecycle by now, and writes nothing", async () => {
     const ledger = await born();
     await beginRetirement(ledger.store(), alice, "end", UID);
     const before = ledger.writes.length;
@@ -130,6 +130,22 @@ describe("PD.02 an admission", () => {
     const other = { ...name("a"), target: "s".repeat(26) };
     expect(await failure(admit(ledger.store(), other, alice, commit("a")))).toMatchObject({ code: "expired" });
     expect(ledger.writes.length).toBe(before);
+  });
+
+  test("PD.02 W134.12 an end that is through before the row stands: the second look refuses it, and nothing is accepted", async () => {
+    const ledger = await born();
+    const store = ledger.store();
+    const late: LedgerStore = {
+      ...store,
+      create: async (...row) => {
+        await end(ledger.store());
+        return store.create(...row);
+      },
+    };
+    expect(await failure(admit(late, name("a"), alice, commit("a")))).toMatchObject({ code: "expired" });
+    expect(stateOf(ledger, "a")).toBe("rejected");
+    expect(await failure(decideSelf(ledger.store(), name("a"), alice))).toMatchObject({ code: "expired" });
+    expect(ledger.row("records", "goal.a")).toBeUndefined();
   });
 
   test("PD.02 PD.03 W134.12 against an end, in every order: nothing is admitted that the end leaves undecided", async () => {

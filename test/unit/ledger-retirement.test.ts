@@ -192,7 +192,7 @@ describe("what is refused", () => {
     });
   });
 
-  test("a second retirement joins the first: its operation is the one that goes on", async () => {
+  test("W131.14 a second retirement joins the first: its operation is the one that goes on", async () => {
     const ledger = await born();
     await beginRetirement(ledger.store(), alice, "end1");
     expect(await beginRetirement(ledger.store(), alice, "end2")).toEqual({

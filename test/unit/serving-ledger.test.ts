@@ -409,6 +409,18 @@ describe("W131L.01 a renewal", () => {
     expect(ledger.writes.at(-1)).toBe(`auth/${endpointKey.gate(ENDPOINT, instanceId)}`);
   });
 
+  test("W131L.01 never brings back a row that was revoked, though its gate is open at its epoch", async () => {
+    const { ledger, instanceId } = await served();
+    const key = endpointKey.cred(ENDPOINT, instanceId, A);
+    ledger.put("auth", key, { ...Object(ledger.row("auth", key)), state: "revoked" });
+    const before = ledger.writes.length;
+    for (const expires of [EXPIRES, EXPIRES + 60]) {
+      const entry = { ...entryOf({ instanceId, epoch: 1 }, A), expires };
+      expect((await failure(servingOver(ledger.store()).enter(entry))).code).toBe("expired");
+    }
+    expect([activeOf(ledger), ledger.writes.length]).toEqual([[], before]);
+  });
+
   test.each(WHENS)("W131L.01 that dies %s each write leaves one active row that a retry finds", async (when) => {
     const { ledger, instanceId } = await served();
     const entry = { ...entryOf({ instanceId, epoch: 1 }, A), expires: EXPIRES + 60 };
