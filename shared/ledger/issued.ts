@@ -13,7 +13,7 @@ import { enterCredential } from "./entry.ts";
 import { type LedgerStore, createOrRead, readRow } from "./store.ts";
 import { CotalError } from "../protocol/base/errors.ts";
 import { dotForm, principal } from "../protocol/base/principals.ts";
-import { AclRow, GateRow, HeadRow, ledgerKey } from "../protocol/ledger/rows.ts";
+import { AclRow, CredentialRow, GateRow, HeadRow, ledgerKey } from "../protocol/ledger/rows.ts";
 import type { IssuedList } from "../trust/issued.ts";
 import { type Holder, activateSelf } from "./self.ts";
 
@@ -54,7 +54,7 @@ function listed(read: () => IssuedList, passed: PassedOver[]): IssuedList {
 async function enterOne(ledger: LedgerStore, issued: IssuedList[number]): Promise<string | undefined> {
   const { owner, actor, uid, credentialId, expires, reads = true } = issued;
   const holder = { principal: principal(owner, actor), uid };
-  const why = await obstacle(ledger, holder);
+  const why = await obstacle(ledger, holder, credentialId);
   if (why !== undefined) return why;
   await activateSelf(ledger, holder);
   if (reads) {
@@ -71,11 +71,19 @@ async function enterOne(ledger: LedgerStore, issued: IssuedList[number]): Promis
   return undefined;
 }
 
-/** Why this lifecycle can't be the current one of its alias; looked at before anything is written. */
-async function obstacle(ledger: LedgerStore, { principal: who, uid }: Holder): Promise<string | undefined> {
+/** Why this one can't be let in, or its lifecycle be the current one of its alias; looked at before anything is written. */
+async function obstacle(
+  ledger: LedgerStore,
+  { principal: who, uid }: Holder,
+  credentialId: string,
+): Promise<string | undefined> {
   const gate = await readRow(ledger, "auth", ledgerKey.gate(uid), GateRow);
   if (gate?.value.state === "retired" || (gate?.value.state === "frozen" && gate.value.op.kind !== "activation")) {
     return "its lifecycle was ended; cotal up, or cotal space add, makes the operator a new one";
+  }
+  const row = await readRow(ledger, "auth", ledgerKey.cred(uid, credentialId), CredentialRow);
+  if (row?.value.state === "revoked") {
+    return "this credential was taken back; cotal keys rotate makes the operator a new one";
   }
   const head = await readRow(ledger, "records", ledgerKey.head(who), HeadRow);
   if (head === undefined || head.value.state === "retired" || head.value.lifecycleUid === uid) return undefined;

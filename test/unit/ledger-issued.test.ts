@@ -48,3 +48,18 @@ test("a lifecycle that another one has replaced is passed over, and the rest of 
   expect(passed).toMatchObject([{ principal: `u_${"a".repeat(26)}.operator`, why: matching(/active/) }]);
   expect(ledger.keys("auth")).toContain(`cred.${"d".repeat(26)}.U${"D".repeat(55)}`);
 });
+
+test("W131L.01 one that was taken back is passed over, in a process that never saw it too, and the rest of the list is entered", async () => {
+  const ledger = memoryLedger();
+  await createIssued(ledger.store(), () => NOW)(() => [one("a", "A")]);
+  const key = `cred.${"a".repeat(26)}.U${"A".repeat(55)}`;
+  const found = await ledger.store().read("auth", key);
+  if (found.kind !== "value") throw new Error("it has no row");
+  await ledger.store().cas("auth", key, { ...(found.value as object), state: "revoked" }, found.revision);
+  const passed = await createIssued(
+    ledger.store(),
+    () => NOW,
+  )(() => [one("a", "A"), one("d", "D", { actor: "other" })]);
+  expect(passed).toMatchObject([{ principal: `u_${"a".repeat(26)}.operator`, why: matching(/taken back/) }]);
+  expect(ledger.keys("auth")).toContain(`cred.${"d".repeat(26)}.U${"D".repeat(55)}`);
+});
