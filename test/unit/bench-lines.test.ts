@@ -70,6 +70,6 @@ test.each([[[]], [["nothing"]], [["live", "more"]], [["toString"]]])(
     const main = join(import.meta.dirname, "..", "bench", "main.ts");
     const { status, stdout, stderr } = spawnSync(process.execPath, [main, ...args], { encoding: "utf8" });
     expect({ status, stdout }).toEqual({ status: 2, stdout: "" });
-    expect(stderr).toContain("usage: npm run bench -- live | idle | callout | call | fanout | ends [--json]");
+    expect(stderr).toContain("usage: npm run bench -- live | idle | callout | call | fanout | ends | load [--json]");
   },
 );
