@@ -107,8 +107,7 @@ function planeSayings({ log, metrics, health }: Context<Values>): (space: string
       const { kind, ...rest } = state;
       held.set({ space }, kind === "held" ? 1 : 0);
       const fields = { space, plane: kind, ...("cause" in rest ? { err: rest.cause } : rest) };
-      if (kind === "lost") log.warn(PLANE_WORDS.lost, fields);
-      else if (QUIET.includes(kind)) log.info(PLANE_WORDS[kind], fields);
+      if (QUIET.includes(kind)) log.info(PLANE_WORDS[kind], fields);
       else log.warn(PLANE_WORDS[kind], fields);
       if (state.kind !== "failed") return mend();
       const { message, next = "read the log of this process; it is tried again by itself" } = toCotalError(state.cause);
