@@ -12,6 +12,7 @@ import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import { spaceNames } from "../protocol/base/names.ts";
 import { spaceSubjects } from "../protocol/base/subjects.ts";
 import { MAX_GROUPS, MarkerRow } from "../protocol/ledger/member-rows.ts";
+import { parseJson } from "./json-rows.ts";
 import { leaderLast } from "./reads.ts";
 
 export type MarkerPlace = { readonly space: string; readonly group: number };
@@ -27,7 +28,7 @@ export async function readMarker(nc: NatsConnection, { space, group }: MarkerPla
   const { dlv } = spaceNames(space);
   const entry = await leaderLast(nc, dlv, spaceSubjects(space).dlvMarker(group));
   if (entry === undefined) return { row: undefined, seq: 0 };
-  const row = parse(entry.data);
+  const row = MarkerRow.safeParse(parseJson(entry.data)).data;
   if (row !== undefined) return { row, seq: entry.seq };
   throw new CotalError(ErrorCode.FailedPrecondition, `the marker of group ${group} does not parse`, {
     outcome: Outcome.NotExecuted,
@@ -82,12 +83,4 @@ export function isDrained(found: readonly StoredMarker[], wanted: number): boole
 export function isRegroupDue(found: readonly StoredMarker[], wanted: number): boolean {
   if (!found.every(({ row }) => row?.of !== undefined)) return false;
   return !isDrained(found, wanted);
-}
-
-function parse(data: Uint8Array): MarkerRow | undefined {
-  try {
-    return MarkerRow.safeParse(JSON.parse(new TextDecoder().decode(data))).data;
-  } catch {
-    return undefined;
-  }
 }

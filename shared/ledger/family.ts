@@ -12,9 +12,9 @@
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import { type Principal, parseDotForm } from "../protocol/base/principals.ts";
 import { CredentialRow, ledgerKey } from "../protocol/ledger/rows.ts";
-import { atOnce } from "./at-once.ts";
+import { atOnce } from "../broker/at-once.ts";
 import { holderOf, isConflict, readGate } from "./moves.ts";
-import { type FoundRow, type LedgerStore, type Row, readRow, rowOf } from "./store.ts";
+import { type FoundRow, type LedgerStore, type Row, readRow, rowOf, ROWS_AT_ONCE } from "./store.ts";
 
 const ROUNDS = 8;
 
@@ -29,6 +29,7 @@ export async function revokeFamily(store: LedgerStore, uid: string): Promise<rea
   }));
   await atOnce(
     rows.filter(({ value }) => value.state === "active"),
+    ROWS_AT_ONCE,
     ({ key, ...row }) => revoke(store, key, uid, row),
   );
   return rows.map(({ value }) => ({ ...value, state: "revoked" }));
@@ -41,7 +42,7 @@ export async function revokeOfChain(
   entries: ReadonlySet<string>,
 ): Promise<readonly CredentialRow[]> {
   const keys = await store.keys("auth", ledgerKey.credsOf(uid));
-  const rows = await atOnce(keys, async (key) => {
+  const rows = await atOnce(keys, ROWS_AT_ONCE, async (key) => {
     const row = await readRow(store, "auth", key, CredentialRow);
     return row?.value.sourceChain.some((entry) => entries.has(entry)) === true ? revokeRow(store, key, uid) : undefined;
   });

@@ -19,10 +19,10 @@ import {
   indexed,
   sourceKey,
 } from "../protocol/ledger/source-rows.ts";
-import { atOnce } from "./at-once.ts";
+import { atOnce } from "../broker/at-once.ts";
 import { revokeOfChain, revokeRow } from "./family.ts";
 import { freezeSource, moveAttempt } from "./issued-moves.ts";
-import { type LedgerStore, readRow } from "./store.ts";
+import { type LedgerStore, readRow, ROWS_AT_ONCE } from "./store.ts";
 
 /**
  * Every issuance that has this source, retired when this resolves. The credentials that went with them are handed back,
@@ -34,7 +34,7 @@ export async function retireBySource(
   by: string,
 ): Promise<readonly CredentialRow[]> {
   const keys = await store.keys("issued", issuedKey.ofSource(source));
-  const refs = await atOnce(keys, async (key) => {
+  const refs = await atOnce(keys, ROWS_AT_ONCE, async (key) => {
     const row = await readRow(store, "issued", key, IssuedIndexRow);
     if (row === undefined || issuedKey.bySource(source, row.value.ref) !== key) throw foreign(key);
     return (await retireOne(store, row.value.ref, by)) ? [row.value.ref] : [];
@@ -83,7 +83,7 @@ async function revokeUnder(store: LedgerStore, refs: readonly IssuedRef[]): Prom
 export async function revokeHandle(store: LedgerStore, handle: HandleSource): Promise<readonly CredentialRow[]> {
   await freezeSource(store, handle);
   const keys = await store.keys("auth", sourceKey.indexOf(handle));
-  const derived = await atOnce(keys, (key) => {
+  const derived = await atOnce(keys, ROWS_AT_ONCE, (key) => {
     const named = indexed(handle, key);
     if (named === undefined) throw foreign(key);
     return revokeRow(store, ledgerKey.cred(named.uid, named.credentialId), named.uid);

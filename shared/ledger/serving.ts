@@ -31,10 +31,10 @@ import {
   servingPrincipal,
 } from "../protocol/ledger/endpoint-rows.ts";
 import { stepEndpointGate } from "../protocol/ledger/endpoint-gate-machine.ts";
-import { atOnce } from "./at-once.ts";
+import { atOnce } from "../broker/at-once.ts";
 import { isConflict } from "./moves.ts";
 import { readReservation, reserve } from "./reservation.ts";
-import { type LedgerStore, type Row, createOrRead, readRow, rowOf } from "./store.ts";
+import { type LedgerStore, type Row, createOrRead, readRow, rowOf, ROWS_AT_ONCE } from "./store.ts";
 
 export type ServingParts = {
   readonly ledger: LedgerStore;
@@ -241,6 +241,7 @@ async function revokeAll(
   }
   await atOnce(
     rows.filter(({ row }) => row.value.state === "active"),
+    ROWS_AT_ONCE,
     ({ key, row }) => ledger.cas("auth", key, { ...row.value, state: "revoked" }, row.revision),
   );
   return rows.map(({ row }) => ({ ...row.value, state: "revoked" }));

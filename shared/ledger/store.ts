@@ -51,6 +51,9 @@ export type LedgerStore = {
   readonly keys: (bucket: LedgerBucket, filter: string) => Promise<readonly string[]>;
 };
 
+/** Rows of one family that are read or written at once. */
+export const ROWS_AT_ONCE = 256;
+
 export type Row<T> = { readonly value: T; readonly revision: number };
 
 /** Reads a row. A marker where rows are never deleted is corruption and refuses loudly, by its key (supplement B). */

@@ -312,7 +312,7 @@ describe("the service record", () => {
     const spec = RegistrationSpec.parse((await record(key))?.value);
     const old = JSON.stringify({ ...spec, clusterDigests: [`sha256:${"a".repeat(64)}`] });
     await store.request(kvKey(names.bucket.records, key), old);
-    // One that was killed leaves its instance to the next start but one (decision 25).
+    // Stopped, it gives its instance back; one that was killed keeps it for fifteen seconds (decision 25).
     await space.provisioner.kill("SIGTERM");
     await space.provisioner.restart();
     const [renewed] = await listed();

@@ -6,6 +6,7 @@
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import { streamState } from "../../../shared/broker/ensure.ts";
+import { parseJson } from "../../../shared/broker/json-rows.ts";
 import { leaderLast, rowPage } from "../../../shared/broker/reads.ts";
 import { overlap } from "../../../shared/protocol/base/channels.ts";
 import { kvKey } from "../../../shared/protocol/base/broker-subjects.ts";
@@ -37,7 +38,7 @@ export async function readMembers(
   let bytes = 0;
   for (const { key, seq, kind, data } of page.rows) {
     if (kind === "marker" || key === FEED_VIEW_KEY) continue;
-    const row = parse(FeedRow, data);
+    const row = FeedRow.safeParse(parseJson(data)).data;
     if (row === undefined || parseDotForm(key) === undefined) unreadable += 1;
     else {
       const member = memberOf(key, row, channel);
@@ -68,15 +69,7 @@ async function ageOf(nc: NatsConnection, bucket: string): Promise<FeedAge> {
     leaderLast(nc, stream, kvKey(bucket, FEED_VIEW_KEY)),
     streamState(nc, stream),
   ]);
-  const view = entry === undefined ? undefined : parse(FeedView, entry.data);
+  const view = entry === undefined ? undefined : FeedView.safeParse(parseJson(entry.data)).data;
   if (entry === undefined || view === undefined) return { state: "none" };
   return { state: "seen", ageMs: Math.max(0, atMs - entry.timeMs), gap: view.gap };
-}
-
-function parse<T>(shape: { readonly safeParse: (value: unknown) => { readonly data?: T } }, data: Uint8Array) {
-  try {
-    return shape.safeParse(JSON.parse(new TextDecoder().decode(data))).data;
-  } catch {
-    return undefined;
-  }
 }

@@ -21,7 +21,7 @@ import type {
 } from "../../../shared/protocol/endpoint/proof-shapes.ts";
 import { type Lifecycle, parseLifecycle } from "../../../shared/protocol/ledger/member-rows.ts";
 import { AclRow, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
-import { atOnce } from "./at-once.ts";
+import { atOnce } from "../../../shared/broker/at-once.ts";
 import {
   type Place,
   type ProofParts,

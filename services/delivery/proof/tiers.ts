@@ -11,7 +11,7 @@ import { dlvDurable, dmDurable, roleDurable, spaceNames } from "../../../shared/
 import { parseSubject, spaceSubjects } from "../../../shared/protocol/base/subjects.ts";
 import { ROLE_TOKEN } from "../../../shared/protocol/base/grammar.ts";
 import { subjectCounts } from "../../../shared/broker/subject-counts.ts";
-import { atOnce } from "./at-once.ts";
+import { atOnce } from "../../../shared/broker/at-once.ts";
 import type { FanoutState, TierPending } from "../../../shared/protocol/endpoint/proof-shapes.ts";
 import { type Lifecycle, groupOf } from "../../../shared/protocol/ledger/member-rows.ts";
 

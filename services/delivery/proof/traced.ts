@@ -26,7 +26,7 @@ import type { Caller } from "../../../shared/protocol/endpoint/grammar.ts";
 import type { TracedMessage } from "../../../shared/protocol/endpoint/proof-shapes.ts";
 import { ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
 import { AnycastRow, keptId } from "../anycast/row.ts";
-import { atOnce } from "./at-once.ts";
+import { atOnce } from "../../../shared/broker/at-once.ts";
 import { owedOf } from "./owed.ts";
 import { listOf, readList } from "./pending.ts";
 import { copyRecipient, dmRecipient } from "./recipients.ts";
