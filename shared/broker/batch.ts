@@ -6,7 +6,7 @@
  *
  * Invariants
  * 1. At most 1,000 messages, and one expectation per subject (measured; the broker refuses more).
- * 2. Messages go out in one run with the commit last, on one connection, so the broker sees them in order.
+ * 2. Messages go out in one run, the commit after them, on one connection, so the broker sees them in order.
  * 3. Any failed expectation, gap or lost leader leaves nothing behind: the commit's answer is the only
  *    proof. Silence means that nobody knows, and the fence (the marker's sequence) tells the next run.
  */
@@ -34,41 +34,60 @@ export type Committed = {
 
 const COMMIT_TIMEOUT_MS = 10_000;
 
+/** Messages that the broker holds, none of them stored. Without a commit it forgets them after seconds. */
+export type Staged = {
+  /** Stores all of them, with this one as the last; or none. */
+  readonly commit: (last: BatchMessage, timeoutMs?: number) => Promise<Committed>;
+};
+
+/** Sends all of a batch but its last message, which may depend on what is not known yet. */
+export function stageBatch(nc: NatsConnection, stream: string, messages: readonly BatchMessage[]): Staged {
+  if (messages.length >= MAX_BATCH_MESSAGES) throw badRequest(`a batch holds at most ${MAX_BATCH_MESSAGES} messages`);
+  const pinned = messages.filter(({ expectedSeq }) => expectedSeq !== undefined).map(({ subject }) => subject);
+  assertOnce(pinned);
+  const doing = `commit a batch to ${stream}`;
+  const id = nuid.next();
+  const blocks = createBlocks(id);
+  try {
+    for (const [at, message] of messages.entries()) {
+      nc.publish(message.subject, message.data, { headers: blocks.of(message, at + 1) });
+    }
+  } catch (thrown) {
+    throw publishFault(thrown, doing);
+  }
+  return {
+    commit: async (last, timeoutMs = COMMIT_TIMEOUT_MS) => {
+      if (last.expectedSeq !== undefined) assertOnce([...pinned, last.subject]);
+      const commit = fixedHeaders(stream, id, last);
+      commit.set(Header.BatchSequence, String(messages.length + 1));
+      commit.set(Header.BatchCommit, "1");
+      let answer: Uint8Array;
+      try {
+        ({ data: answer } = await nc.request(last.subject, last.data, { headers: commit, timeout: timeoutMs }));
+      } catch (thrown) {
+        throw publishFault(thrown, doing);
+      }
+      const ack = parseAnswer(answer, doing);
+      assertStream(ack, stream, doing);
+      return { lastSeq: numberIn(ack, "seq"), count: numberIn(ack, "count") };
+    },
+  };
+}
+
+/** A whole batch at once. Nothing is sent of one that the broker would refuse. */
 export async function publishBatch(
   nc: NatsConnection,
   stream: string,
   messages: readonly BatchMessage[],
-  timeoutMs: number = COMMIT_TIMEOUT_MS,
+  timeoutMs?: number,
 ): Promise<Committed> {
   const last = messages.at(-1);
-  assertLawful(messages);
   if (last === undefined) throw badRequest("a batch holds at least one message");
-  const doing = `commit a batch to ${stream}`;
-  const id = nuid.next();
-  let answer: Uint8Array;
-  try {
-    const blocks = createBlocks(id);
-    for (let at = 0; at < messages.length - 1; at += 1) {
-      const message = messages[at];
-      if (message !== undefined) {
-        nc.publish(message.subject, message.data, { headers: blocks.of(message, at + 1) });
-      }
-    }
-    const commit = fixedHeaders(stream, id, last);
-    commit.set(Header.BatchSequence, String(messages.length));
-    commit.set(Header.BatchCommit, "1");
-    ({ data: answer } = await nc.request(last.subject, last.data, { headers: commit, timeout: timeoutMs }));
-  } catch (thrown) {
-    throw publishFault(thrown, doing);
-  }
-  const ack = parseAnswer(answer, doing);
-  assertStream(ack, stream, doing);
-  return { lastSeq: numberIn(ack, "seq"), count: numberIn(ack, "count") };
+  assertOnce(messages.filter(({ expectedSeq }) => expectedSeq !== undefined).map(({ subject }) => subject));
+  return stageBatch(nc, stream, messages.slice(0, -1)).commit(last, timeoutMs);
 }
 
-function assertLawful(messages: readonly BatchMessage[]): void {
-  if (messages.length > MAX_BATCH_MESSAGES) throw badRequest(`a batch holds at most ${MAX_BATCH_MESSAGES} messages`);
-  const pinned = messages.filter(({ expectedSeq }) => expectedSeq !== undefined).map(({ subject }) => subject);
+function assertOnce(pinned: readonly string[]): void {
   if (new Set(pinned).size !== pinned.length) throw badRequest("a batch holds one expectation per subject");
 }
 

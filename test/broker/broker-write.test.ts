@@ -1,7 +1,7 @@
 /** The one door of durable writes, atomic batches, and crash loops, on a real broker. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { type BatchMessage, publishBatch } from "../../shared/broker/batch.ts";
+import { type BatchMessage, publishBatch, stageBatch } from "../../shared/broker/batch.ts";
 import { type Connection, openConnection } from "../../shared/broker/connect.ts";
 import { ensureStreams, streamState } from "../../shared/broker/ensure.ts";
 import { apiNumber, isUnknownOutcome } from "../../shared/broker/errors.ts";
@@ -308,6 +308,25 @@ describe("atomic batches", () => {
     const { lastSeq: at } = await publishBatch(link.nc, "DLV_s", [marker(0, 4)]);
     const ran = await Promise.allSettled([1, 2].map((n) => publishBatch(link.nc, "DLV_s", [copy(n), marker(at, 4)])));
     expect(ran.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+  });
+
+  test("what is sent without its last message is not stored; two of them are stored one after the other", async () => {
+    const before = await streamState(link.nc, "DLV_s");
+    const first = stageBatch(link.nc, "DLV_s", [copy(1), copy(2)]);
+    const second = stageBatch(link.nc, "DLV_s", [copy(3)]);
+    await link.nc.flush();
+    expect((await streamState(link.nc, "DLV_s")).lastSeq).toBe(before.lastSeq);
+    const { lastSeq: at } = await first.commit(marker(0, 6));
+    expect(at).toBe(before.lastSeq + 3);
+    expect(await second.commit(marker(at, 6))).toEqual({ lastSeq: at + 2, count: 2 });
+  });
+
+  test("the marker that another one moved meanwhile stores nothing of what was sent before it", async () => {
+    const { lastSeq: at } = await publishBatch(link.nc, "DLV_s", [marker(0, 7)]);
+    const staged = stageBatch(link.nc, "DLV_s", [copy(1)]);
+    const { lastSeq } = await publishBatch(link.nc, "DLV_s", [marker(at, 7)]);
+    expect(await failure(staged.commit(marker(at, 7)))).toMatchObject({ code: "conflict", outcome: "not-executed" });
+    expect((await streamState(link.nc, "DLV_s")).lastSeq).toBe(lastSeq);
   });
 
   test("too many messages, none, and two expectations of one subject are refused before they are sent", async () => {

@@ -10,7 +10,7 @@ import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
 import type { Lifecycle } from "../../shared/protocol/ledger/member-rows.ts";
 import { untilItEnds } from "../support/crash.ts";
 import { type FanoutRig, OWNER, type Running, joining, leaving, startFanoutRig } from "../support/fanout-rig.ts";
-import { holdAnswers } from "../support/held-answers.ts";
+import { delayed, holdAnswers } from "../support/held-answers.ts";
 import { failure } from "../support/refusal.ts";
 import { until } from "../support/sessions.ts";
 import { copiesOf, markerOf, rowsOf } from "../support/stored-copies.ts";
@@ -218,6 +218,31 @@ describe("W8.10 authority is the one of now", () => {
     await withWriter(() => rig.passed(source));
     expect(await copies(who)).toEqual(["o1", "o2"]);
     expect(await states(who)).toEqual(["open.> joined", "secret.a left"]);
+  });
+
+  test("W7.06 a list that is narrowed while a batch is under way: once the marker names it, no copy is left and none comes", async () => {
+    const [who, other] = [await rig.member("behind", ["secret.>"]), await rig.member("crowd", ["crowd.>"])];
+    await withWriter(async (running) => {
+      await joined(running, who, "secret.>");
+      await joined(running, other, "crowd.>");
+    });
+    let last = 0;
+    for (let some = 0; some < 60; some += 1) {
+      await rig.backlog("crowd.a", 49);
+      last = await rig.post("secret.a", "s");
+    }
+    // Each batch holds a few copies for it, and is stored well after whoever looks for copies could have looked.
+    const running = rig.run({ through: delayed(rig.nc, spaceSubjects("main").dlvMarker(0), 250) });
+    await until("copies are being written", () => running.events.some(({ type }) => type === "copies"));
+    await rig.list(who, []);
+    const narrowed = (await rig.listed(who))?.seq ?? 0;
+    await until("the marker names the list", async () => ((await markerOf(rig.nc))?.acl ?? 0) >= narrowed);
+    expect((await markerOf(rig.nc))?.sequence).toBeLessThan(last);
+    expect(await copies(who)).toEqual([]);
+    await rig.passed(last);
+    await running.stop();
+    expect(await copies(who)).toEqual([]);
+    expect(await states(who)).toEqual(["secret.> left"]);
   });
 
   test("a list that was narrowed while no writer ran is swept by the next, also when that one dies", async () => {

@@ -92,6 +92,13 @@ export async function startFanoutRig() {
     return (answer.json() as { seq: number }).seq;
   };
 
+  /** So many posts at once; the sequence of the last. */
+  const backlog = async (channel: string, count: number): Promise<number> => {
+    const subject = subjects.chat(principal(OWNER, "poster"), channel);
+    for (let n = 1; n < count; n += 1) nc.publish(subject, body(channel, `${n}`, {}));
+    return post(channel, `${count}`);
+  };
+
   const run = ({ die, group = 0, groups = 1, through = nc }: RunOptions = {}): Running => {
     const events: FanoutEvent[] = [];
     const stopping = new AbortController();
@@ -140,6 +147,7 @@ export async function startFanoutRig() {
     member,
     list,
     post,
+    backlog,
     run,
     regrouped,
     put,

@@ -1,4 +1,8 @@
-/** A connection whose answers to requests on one subject can be held back: they have come, and nobody knows them yet. */
+/**
+ * A connection whose answers to requests on one subject can be held back: they have come, and nobody knows them yet.
+ * Another one sends them late.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
 import type { NatsConnection } from "@nats-io/transport-node";
 
 export type HeldAnswers = {
@@ -23,13 +27,7 @@ export function holdAnswers(nc: NatsConnection, subject: string): HeldAnswers {
     return answer;
   };
   return {
-    nc: new Proxy(nc, {
-      get: (target, name) => {
-        if (name === "request") return request;
-        const value: unknown = Reflect.get(target, name, target);
-        return typeof value === "function" ? (value.bind(target) as unknown) : value;
-      },
-    }),
+    nc: through(nc, request),
     hold: () => {
       isHolding = true;
       released = new Promise((resolve) => {
@@ -44,4 +42,22 @@ export function holdAnswers(nc: NatsConnection, subject: string): HeldAnswers {
       release();
     },
   };
+}
+
+/** Requests on this subject are sent so much later. */
+export function delayed(nc: NatsConnection, subject: string, ms: number): NatsConnection {
+  return through(nc, async (asked, ...rest) => {
+    if (asked === subject) await sleep(ms);
+    return nc.request(asked, ...rest);
+  });
+}
+
+function through(nc: NatsConnection, request: NatsConnection["request"]): NatsConnection {
+  return new Proxy(nc, {
+    get: (target, name) => {
+      if (name === "request") return request;
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === "function" ? (value.bind(target) as unknown) : value;
+    },
+  });
 }

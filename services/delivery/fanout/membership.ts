@@ -178,7 +178,7 @@ function leaveStep({ view, rows }: MembershipParts, { pattern }: Change, key: st
 /** Second step: the copies that joins are owed. Returns what the marker says of them. */
 async function copyJoined(parts: MembershipParts, open: readonly Member[]): Promise<[number, number][]> {
   const { view, batching } = parts;
-  const written = new Map(batching.marker().row.joins ?? []);
+  const written = new Map(batching.row().joins ?? []);
   const joining = open.filter(({ row }) => row.state === "joining");
   // Those whose copies are there already come first: what follows sees them as members.
   joining.sort((a, b) => Number(written.has(b.revision)) - Number(written.has(a.revision)));

@@ -5,8 +5,9 @@
  * `sweep.ts` narrowed lists, `posts.ts` the reading, `view.ts` what is decided by.
  *
  * Invariants
- * 1. One thing at a time, in one loop: a sweep, a round of membership changes, a batch. Each begins once the
- *    one before is stored, with a view that is no older than that.
+ * 1. One thing at a time, in one loop: a sweep, a round of membership changes, a batch. A sweep and a round begin
+ *    once all before is stored. The copies of a batch are decided while the one before is being stored
+ *    (`batching.ts`), with a view that was read no earlier than that one was sent.
  * 2. Everything at or below the position has its copies. The position that counts is the marker's; what passed
  *    without copies since is read again after a death, and gives none again.
  * 3. Any failure ends it. The next one claims the marker and goes on from there: nothing is missed, nothing is
@@ -87,7 +88,16 @@ async function write(options: GroupWriterOptions, run: Run, stopping: AbortSigna
   const stamp = createStamp(nc, space);
   const rows = createRowWriter(space, writer, view);
   const batching = createBatching(
-    { nc, writer, place: options, onWritten: (count) => tell({ type: "copies", count }) },
+    {
+      nc,
+      writer,
+      place: options,
+      groups: options.groups,
+      onStored: ({ sequence }, count) => {
+        if (count > 0) tell({ type: "copies", count });
+        tell({ type: "position", position: sequence });
+      },
+    },
     claimed.marker,
   );
   const row = (more: Pick<MarkerRow, "part" | "joins"> = {}): MarkerRow => ({
@@ -97,9 +107,10 @@ async function write(options: GroupWriterOptions, run: Run, stopping: AbortSigna
     ...numbered(options, run),
     ...more,
   });
+  /** Writes what was added, and the marker; and everything before is stored. */
   const commit = async (more?: Pick<MarkerRow, "part" | "joins">): Promise<void> => {
-    await batching.commit(row(more));
-    tell({ type: "position", position });
+    await batching.send(row(more));
+    await batching.stored();
   };
   const sweeping: SweepParts = {
     nc,
@@ -125,17 +136,19 @@ async function write(options: GroupWriterOptions, run: Run, stopping: AbortSigna
   const settle = async (): Promise<void> => {
     if (part !== undefined) return;
     const seen = view.aclSeq();
+    // What was decided before must be stored before it is looked through, or something is decided anew.
+    if (view.toSweep.size > 0 || hasChanges(changing)) await batching.stored();
     if (view.toSweep.size > 0) await sweep(sweeping, position);
     sweptAcl = seen;
     // What had to wait for the others of this round comes at once.
     if (hasChanges(changing) && (await changeMemberships(changing)) && hasChanges(changing)) bell.ring();
     // Whoever narrowed a list waits for this word. Not before: it names no join that is under way.
-    if (view.listsSeq() > batching.marker().row.acl) await commit();
+    if (view.listsSeq() > batching.row().acl) await commit();
   };
   const targets = cachedTargets(options, view);
   const flush = async (more?: Pick<MarkerRow, "part">): Promise<void> => {
     part = more?.part;
-    await Promise.all([commit(more), requests.before(view.refresh)]);
+    await Promise.all([batching.send(row(more)), requests.before(view.refresh)]);
     await settle();
   };
 
@@ -171,7 +184,7 @@ async function write(options: GroupWriterOptions, run: Run, stopping: AbortSigna
       part = undefined;
       position = entry.seq;
     }
-    if (batching.size() > 0 || position - batching.marker().row.sequence >= MARK_EVERY) await flush();
+    if (batching.size() > 0 || position - batching.row().sequence >= MARK_EVERY) await flush();
   };
 
   /** Is everything up to the end there? Then the marker says so, and nothing else. */
@@ -206,12 +219,17 @@ async function write(options: GroupWriterOptions, run: Run, stopping: AbortSigna
       lastPostAt = performance.now();
       continue;
     }
+    await batching.stored();
     if (await isLevel()) return;
     // What brought no copies has passed all the same, and the marker says so once it is quiet.
-    const isBehind = position > batching.marker().row.sequence;
-    if (isBehind && performance.now() - lastPostAt > QUIET_MS) await flush();
+    const isBehind = position > batching.row().sequence;
+    if (isBehind && performance.now() - lastPostAt > QUIET_MS) {
+      await flush();
+      await batching.stored();
+    }
     await bell.wait(isBehind || hasChanges(changing) ? QUIET_MS : undefined);
   }
+  await batching.stored();
 }
 
 type Found = { readonly kind: CopyKind; readonly found: readonly Target[] };
