@@ -78,7 +78,8 @@ export function createDurableReader(options: DurableOptions): DurableReader {
     onSettled: ({ key }, acked) => {
       if (acked) {
         events.count("acked");
-        if (key !== undefined) seen.add(key);
+        // Of a channel's message `hands.ts` has remembered it.
+        if (key !== undefined && options.copies === undefined) seen.add(key);
       }
       loop.kick();
     },

@@ -21,7 +21,8 @@ export type Seen = {
 export function createSeen(max = KEPT): Seen {
   const cache = new LRUCache<string, true>({ max });
   return {
-    has: (key) => cache.get(key) === true,
+    // What is new, nearly always, costs no more than a look; what is not was used again.
+    has: (key) => cache.has(key) && cache.get(key) === true,
     add: (key) => void cache.set(key, true),
     forget: (key) => void cache.delete(key),
   };
