@@ -7,7 +7,7 @@
  * 2. No more pulls are out than there is room for: back-pressure, never drop-after-ack.
  * 3. Few pulls are out at rest and many under load. All are short: one that is lost is noticed soon,
  *    and what a dying connection is given is late by a whole ack wait.
- * 4. What brings nothing new is fetched four times a second and no more: a durable whose state moves is written to
+ * 4. What brings nothing new is fetched once a second and no more: a durable whose state moves is written to
  *    the broker's disk at every tenth of a second in which it moved, for every member (measured: half of a broker's time).
  * 5. "Nothing there" is said only after an answer of the durable that exists now (§8). No answer,
  *    twice, or the broker's no-responders, is the named state `missing`; pulls go on meanwhile, so
@@ -60,8 +60,8 @@ const RETRY_MS = 250;
 /** How long the broker's no-responders must last: a leader that moves looks the same. */
 const MISSING_AFTER_MS = 1500;
 const TICK_MS = 250;
-/** Less than a tick: the next one fetches. */
-const REST_MS = 200;
+/** A little less than four ticks: the fourth one fetches. */
+const REST_MS = 4 * TICK_MS - 50;
 const STOP_MARGIN_MS = 100;
 const STOP_LOOK_MS = 10;
 
