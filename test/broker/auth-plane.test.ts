@@ -179,8 +179,9 @@ describe("W131.13 the end of a lifecycle", () => {
   });
 });
 
+// Two of them have a space of their own, and wait together for proofs that nobody is left.
 describe("W131.18 the service as a whole ends a lifecycle", () => {
-  test("W131.18 W8.08 its durables and read list are gone, and its successor's begin after the gap", async () => {
+  test.concurrent("W131.18 W8.08 its durables and read list are gone, and its successor's begin after the gap", async () => {
     const own = await startSpace({ auth: "user" });
     const store = await own.store();
     const opened = await openPlane(own);
@@ -212,7 +213,7 @@ describe("W131.18 the service as a whole ends a lifecycle", () => {
     }
   }, 30_000);
 
-  test("W131L.01 what removes a lifecycle's remains has its row, and is one credential however often it works", async () => {
+  test.concurrent("W131L.01 what removes a lifecycle's remains has its row, and is one credential however often it works", async () => {
     const own = await startSpace({ auth: "user" });
     const store = await own.store();
     const opened = await openPlane(own);

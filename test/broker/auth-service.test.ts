@@ -294,7 +294,7 @@ describe("a store of another shape", () => {
     const stream = bucketStream(bucket.auth);
     const { config } = (await store.request(jsApi.streamInfo(stream))).json<{ config: object }>();
     await store.request(jsApi.streamUpdate(stream), JSON.stringify({ ...config, allow_direct: true }));
-    const started = startAuthService(space, { env: { COTAL_DRAIN_MS: "500" }, waitMs: 15_000 });
+    const started = startAuthService(space, { fails: "allow_direct" });
     const error: unknown = await started.then(
       async (auth) => {
         await auth.stop();
