@@ -1,5 +1,6 @@
 /** The commands of durable membership (§7): a caller changes and lists its own, and nobody else's. */
 import type { NatsConnection } from "@nats-io/transport-node";
+import { parseJson } from "../../../shared/broker/json-rows.ts";
 import { rowPage } from "../../../shared/broker/reads.ts";
 import { spaceNames } from "../../../shared/protocol/base/names.ts";
 import type { DurableListAnswer } from "../../../shared/protocol/endpoint/delivery-shapes.ts";
@@ -23,7 +24,7 @@ export async function listMemberships(
     ...(cursor === undefined ? {} : { cursor }),
   });
   const memberships = page.rows.flatMap(({ data }) => {
-    const row = MemberRow.safeParse(JSON.parse(new TextDecoder().decode(data))).data;
+    const row = MemberRow.safeParse(parseJson(data)).data;
     if (row === undefined) return [];
     const { pattern: channel, state, join } = row;
     return [row.state === "left" ? { channel, state, join, leave: row.leave } : { channel, state, join }];
