@@ -7,6 +7,7 @@ import type { DurableListAnswer } from "../../../shared/protocol/endpoint/delive
 import type { Caller } from "../../../shared/protocol/endpoint/grammar.ts";
 import { MemberRow } from "../../../shared/protocol/ledger/member-rows.ts";
 import { ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
+import { membershipOf } from "./membership-steps.ts";
 
 /** A channel has at most 4096 characters, and an answer is one message. */
 const PAGE = 48;
@@ -25,9 +26,7 @@ export async function listMemberships(
   });
   const memberships = page.rows.flatMap(({ data }) => {
     const row = MemberRow.safeParse(parseJson(data)).data;
-    if (row === undefined) return [];
-    const { pattern: channel, state, join } = row;
-    return [row.state === "left" ? { channel, state, join, leave: row.leave } : { channel, state, join }];
+    return row === undefined ? [] : [membershipOf({ row })];
   });
   return page.cursor === undefined ? { memberships } : { memberships, cursor: page.cursor };
 }
