@@ -4,6 +4,7 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import type { Connection } from "../../shared/broker/connect.ts";
 import { ensureLifecycleDurables, ensureRoleQueue } from "../../shared/broker/lifecycle-durables.ts";
 import { frontiersOf, removeRemains } from "../../shared/broker/lifecycle-remains.ts";
+import { parseJson } from "../../shared/broker/json-rows.ts";
 import { rowPage } from "../../shared/broker/reads.ts";
 import type { Writer } from "../../shared/broker/write.ts";
 import { Account } from "../../shared/grants/row.ts";
@@ -115,7 +116,7 @@ async function ledgerPage(
   const rows = page.rows.map(({ key, seq, data, kind }) => ({
     key,
     seq,
-    value: kind === "marker" ? undefined : parse(data),
+    value: kind === "marker" ? undefined : parseJson(data),
   }));
   return { rows, ...(page.cursor === undefined ? {} : { cursor: page.cursor }) };
 }
@@ -156,12 +157,4 @@ async function tryMint({ space, ledger, keys, limits }: PlaneSource, row: ActorR
     limits: limits(),
     name: row.name,
   });
-}
-
-function parse(data: Uint8Array): unknown {
-  try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(data));
-  } catch {
-    return undefined;
-  }
 }

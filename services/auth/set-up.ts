@@ -12,6 +12,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { type Drift, streamState, verifyStreams } from "../../shared/broker/ensure.ts";
+import { parseJson } from "../../shared/broker/json-rows.ts";
 import { isMarker, leaderLast } from "../../shared/broker/reads.ts";
 import { spaceStreams } from "../../shared/broker/resources.ts";
 import { isUpgrade } from "../../shared/broker/upgrade.ts";
@@ -98,17 +99,9 @@ async function readLimits(nc: NatsConnection, space: string): Promise<SpaceSetti
   const { channels } = spaceNames(space).bucket;
   const entry = await leaderLast(nc, bucketStream(channels), kvKey(channels, SPACE_KEY));
   if (entry === undefined || isMarker(entry.headers)) return undefined;
-  const parsed = SpaceSettings.safeParse(parse(entry.data));
+  const parsed = SpaceSettings.safeParse(parseJson(entry.data));
   if (parsed.success) return parsed.data.limits;
   throw unreadable(`does not parse at ${parsed.error.issues[0]?.path.join(".") ?? "its root"}`);
-}
-
-function parse(data: Uint8Array): unknown {
-  try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(data));
-  } catch {
-    return undefined;
-  }
 }
 
 function unreadable(why: string): CotalError {

@@ -3,7 +3,7 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import type { Connection } from "../../shared/broker/connect.ts";
 import type { StoredEntry } from "../../shared/broker/reads.ts";
 import type { Writer } from "../../shared/broker/write.ts";
-import type { ServingLedger } from "../../shared/ledger/serving.ts";
+import type { ServingLedger } from "../../shared/ledger/serving-type.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import type { SpaceNames } from "../../shared/protocol/base/names.ts";

@@ -37,9 +37,12 @@ export function unreadable(key: string): CotalError {
   });
 }
 
+const utf8 = new TextDecoder("utf-8", { fatal: true });
+
+/** What these bytes say; `undefined`, which every schema of a row refuses, where they are no JSON. */
 export function parseJson(data: Uint8Array): unknown {
   try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(data));
+    return JSON.parse(utf8.decode(data));
   } catch {
     return undefined;
   }

@@ -20,6 +20,7 @@ import { Header } from "../protocol/base/headers.ts";
 import { bucketStream, leaseKey, spaceNames } from "../protocol/base/names.ts";
 import { streamState } from "./ensure.ts";
 import { isCode, isUnknownOutcome } from "./errors.ts";
+import { parseJson } from "./json-rows.ts";
 import { leaderLast } from "./leader.ts";
 import { isMarker } from "./stored-headers.ts";
 import { type Writer, createWriter } from "./write.ts";
@@ -112,15 +113,12 @@ async function stored(nc: NatsConnection, { stream, subject }: Place): Promise<S
   const entry = await leaderLast(nc, stream, subject);
   if (entry === undefined) return undefined;
   const free = isMarker(entry.headers);
-  return { revision: entry.seq, timeMs: entry.timeMs, free, row: free ? undefined : parseRow(entry.data) };
-}
-
-function parseRow(data: Uint8Array): LeaseRow | undefined {
-  try {
-    return LeaseRow.safeParse(JSON.parse(new TextDecoder().decode(data))).data;
-  } catch {
-    return undefined;
-  }
+  return {
+    revision: entry.seq,
+    timeMs: entry.timeMs,
+    free,
+    row: free ? undefined : LeaseRow.safeParse(parseJson(entry.data)).data,
+  };
 }
 
 /** Who holds it, by a leader read; `undefined` for nobody. Says nothing of its age. */

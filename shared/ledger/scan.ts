@@ -9,6 +9,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NatsConnection } from "@nats-io/transport-node";
+import { parseJson } from "../broker/json-rows.ts";
 import { type StoredEntry, isMarker, leaderNext } from "../broker/reads.ts";
 import type { ScannedEntry, Scanner } from "../broker/scanner.ts";
 import { kvKey, kvKeyOf } from "../protocol/base/broker-subjects.ts";
@@ -81,16 +82,5 @@ export function rawRow({
   if (isMarker(headers)) return { kind: "marker", revision: seq };
   // The bucket lets a marker leave by itself; a row that would has been given its life by nobody of us (H24).
   const isMortal = headers?.has(Header.Ttl) === true;
-  return { kind: "value", revision: seq, value: isMortal ? undefined : parsed(data) };
-}
-
-const utf8 = new TextDecoder();
-
-/** `undefined`, which each row's own schema refuses by name, for what no row of the ledger can be. */
-function parsed(data: Uint8Array): unknown {
-  try {
-    return JSON.parse(utf8.decode(data));
-  } catch {
-    return undefined;
-  }
+  return { kind: "value", revision: seq, value: isMortal ? undefined : parseJson(data) };
 }

@@ -9,7 +9,7 @@
 import { CotalError, ErrorCode, Outcome, RETRY_AFTER } from "../protocol/base/errors.ts";
 import { type Principal, dotForm } from "../protocol/base/principals.ts";
 import type { Connected } from "../broker/still-connected.ts";
-import type { ServingParts } from "./serving.ts";
+import type { ServingParts } from "./serving-type.ts";
 
 export type BarrierParts = {
   readonly connectionsOf: (p: Principal) => Promise<Connected>;

@@ -4,11 +4,11 @@ import { join } from "node:path";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { readAuthKeys } from "../../services/auth/keys.ts";
-import { planeParts } from "../../services/auth/plane-parts.ts";
 import { createAuthority } from "../../services/auth/plane/authority.ts";
 import { type ClaimState, type Holding, keepClaim } from "../../services/auth/plane/claim.ts";
 import { livenessOf, tupleOf } from "../../services/auth/plane/liveness.ts";
 import type { PlaneParts } from "../../services/auth/plane/parts.ts";
+import type { Connection } from "../../shared/broker/connect.ts";
 import type { Connected } from "../../shared/broker/still-connected.ts";
 import { verifyConsumer } from "../../shared/broker/ensure.ts";
 import { leaderLast, rowPage } from "../../shared/broker/reads.ts";
@@ -24,15 +24,18 @@ import { ActorRow, PlaneRow } from "../../shared/protocol/ledger/actor-rows.ts";
 import { CredentialRow, GateRow, HeadRow, UidRow } from "../../shared/protocol/ledger/rows.ts";
 import { eventually } from "../support/cli.ts";
 import { openPlane } from "../support/open-plane.ts";
-import { EXECUTOR, EVERYTHING, OWNER, SIGN_IN } from "../support/plane-parts.ts";
+import { EVERYTHING, OWNER, SIGN_IN } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { storeParts } from "../support/store-plane.ts";
 
 let space: TestSpace;
+let store: Connection;
 let nc: NatsConnection;
 beforeAll(async () => {
   space = await startSpace({ auth: "user" });
-  nc = await space.store();
+  store = await space.openStore();
+  ({ nc } = store);
 });
 afterAll(() => space.stop());
 
@@ -40,26 +43,7 @@ const names = spaceNames("main");
 
 /** One process's plane; it dies at the given write. */
 function parts(die?: Death, over: Partial<PlaneParts> = {}): PlaneParts {
-  const writer = createWriter({ nc, die });
-  return {
-    ...planeParts({
-      space: "main",
-      store: { nc, maxPayload: 1_048_576 },
-      ledger: brokerLedgerStore(nc, writer, "main"),
-      writer,
-      keys: readAuthKeys(join(space.state, "spaces", "{space}", "auth"), "main"),
-      cleaner: () => Promise.reject(new Error("not in this test")),
-      holdsPlane: () => true,
-      executor: () => EXECUTOR,
-      calls: () => undefined,
-      front: () => undefined,
-      policy: "auto",
-      defaults: { ...EVERYTHING, role: "reviewer" },
-      actorsPerOwner: 1000,
-      limits: () => ({ subs: 1000, payload: 262_144 }),
-    }),
-    ...over,
-  };
+  return storeParts(space, store, die, { defaults: { ...EVERYTHING, role: "reviewer" }, ...over });
 }
 
 async function row(bucket: "auth" | "records" | "acl", key: string): Promise<unknown> {
@@ -195,8 +179,9 @@ describe("W131.13 the end of a lifecycle", () => {
   });
 });
 
+// Two of them have a space of their own, and wait together for proofs that nobody is left.
 describe("W131.18 the service as a whole ends a lifecycle", () => {
-  test("W131.18 W8.08 its durables and read list are gone, and its successor's begin after the gap", async () => {
+  test.concurrent("W131.18 W8.08 its durables and read list are gone, and its successor's begin after the gap", async () => {
     const own = await startSpace({ auth: "user" });
     const store = await own.store();
     const opened = await openPlane(own);
@@ -228,7 +213,7 @@ describe("W131.18 the service as a whole ends a lifecycle", () => {
     }
   }, 30_000);
 
-  test("W131L.01 what removes a lifecycle's remains has its row, and is one credential however often it works", async () => {
+  test.concurrent("W131L.01 what removes a lifecycle's remains has its row, and is one credential however often it works", async () => {
     const own = await startSpace({ auth: "user" });
     const store = await own.store();
     const opened = await openPlane(own);

@@ -266,7 +266,8 @@ describe("pages of a bucket", () => {
     expect(await failure(rowPage(link.nc, bucket, { limit: 2 }))).toMatchObject({ code: "unavailable" });
   });
 
-  test("W8.18: a presence row that nobody renews is gone by itself", async () => {
+  // One waits for a row to expire, the other for a deadline: together.
+  test.concurrent("W8.18: a presence row that nobody renews is gone by itself", async ({ expect }) => {
     await post("$KV.cotal_presence_s.o.a", "{}");
     expect((await rowPage(link.nc, "cotal_presence_s", { limit: 5 })).rows.map(({ key }) => key)).toEqual(["o.a"]);
     const rows = async (): Promise<unknown> => (await rowPage(link.nc, "cotal_presence_s", { limit: 5 })).rows;
@@ -274,7 +275,7 @@ describe("pages of a bucket", () => {
     expect(await leaderLast(link.nc, "KV_cotal_presence_s", "$KV.cotal_presence_s.o.a")).toBeUndefined();
   });
 
-  test("a broken page is an error, never a short list", async () => {
+  test.concurrent("a broken page is an error, never a short list", async () => {
     const own = await ownBroker();
     const quick = await openConnection({
       servers: [own.url],

@@ -148,7 +148,8 @@ describe("an authenticated space", () => {
     await space.delivery?.ready();
   }, 60_000);
 
-  test("W8.05: a session binds the inbox that was made for it, and one that drained leaves no pull behind to swallow mail", async () => {
+  // Each drain takes two seconds: these two have agents of their own, and wait together.
+  test.concurrent("W8.05: a session binds the inbox that was made for it, and one that drained leaves no pull behind to swallow mail", async () => {
     const alice = await sessions.minted({ actor: "d_alice" });
     const { text, view } = await space.mint({ actor: "d_bob" });
     const credentials = { kind: "static", text } as const;
@@ -166,7 +167,7 @@ describe("an authenticated space", () => {
     }
   }, 90_000);
 
-  test("a drain leaves no pull behind either while another session of the same credential stays", async () => {
+  test.concurrent("a drain leaves no pull behind either while another session of the same credential stays", async () => {
     const alice = await sessions.minted({ actor: "two_alice" });
     const { text, view } = await space.mint({ actor: "two_bob" });
     const credentials = { kind: "static", text } as const;

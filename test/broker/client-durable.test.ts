@@ -295,3 +295,14 @@ test("W8.10 nobody else reads a member's copies, and nobody in front writes one"
   await thief.close();
   await denied;
 });
+
+test("a row of a membership that is no JSON is passed over, and the others are listed", async () => {
+  const member = await sessions.minted({ actor: "damaged", ...all });
+  expect(await member.join("d9")).toMatchObject({ state: "joined durable" });
+  const { principal, uid } = member.me;
+  const key = `${principal.owner}.${principal.actor}.${uid}.${"f".repeat(64)}`;
+  expect((await store.request(`$KV.cotal_members_main.${key}`, "{")).json()).toHaveProperty("seq");
+  const { data } = await member.call("delivery", "durable-list", {});
+  expect(data).toMatchObject({ memberships: [{ channel: "d9", state: "joined" }] });
+  await member.close();
+});

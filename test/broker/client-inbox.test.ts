@@ -152,7 +152,8 @@ describe("deduplication", () => {
   });
 });
 
-describe("acknowledgement", () => {
+// Each waits out an acknowledgement of its own reader.
+describe.concurrent("acknowledgement", () => {
   test("W4.05 W8.16: what a reader did not handle comes again, to its next session as well", async () => {
     const bob = await sessions.open(fresh());
     await bob.listen();

@@ -19,7 +19,8 @@ describe("in an open space", () => {
     await space.stop();
   });
 
-  test("W6.01 W6.02: writes its own key about every two seconds, never offline, and offline once at the end", async () => {
+  // Both wait for the pace of heartbeats: together.
+  test.concurrent("W6.01 W6.02: writes its own key about every two seconds, never offline, and offline once at the end", async () => {
     const raw = await space.store();
     const records: { status: string; ts: number; statusSince?: number; runtime?: unknown }[] = [];
     const keys = new Set<string>();
@@ -45,7 +46,7 @@ describe("in an open space", () => {
     expect(new Set(records.slice(0, -1).map(({ statusSince }) => statusSince)).size).toBe(1);
   }, 40_000);
 
-  test("W6.03: a peer that stopped without a word is offline once its record is older than the window", async () => {
+  test.concurrent("W6.03: a peer that stopped without a word is offline once its record is older than the window", async () => {
     const alice = await sessions.open("p_alice");
     const gone = await sessions.open("p_gone");
     const changes: RosterChange[] = [];

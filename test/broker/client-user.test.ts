@@ -1,81 +1,58 @@
 /** Sessions of people who sign in: a real exchange, a real callout, and what either of them may refuse. */
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { type TestContext, describe, expect, test, vi } from "vitest";
 import { type Session, type SessionEvent, type SessionOptions, connect } from "../../shared/client/index.ts";
-import { ErrorCode } from "../../shared/protocol/base/errors.ts";
-import { type CalloutBroker, startCalloutBroker } from "../support/callout-broker.ts";
-import { type RunningResponder, startResponder } from "../support/callout-responder.ts";
+import { type CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
 import { failure } from "../support/refusal.ts";
 import { until } from "../support/sessions.ts";
-import { ID_TOKEN, OWNER, type SmallExchange, startSmallExchange } from "../support/small-exchange.ts";
+import { type SignInWorld, signInWorld } from "../support/sign-in-world.ts";
+import { ID_TOKEN, OWNER } from "../support/small-exchange.ts";
 import { sleep } from "../support/vitals.ts";
 
 vi.setConfig({ testTimeout: 90_000 });
 
-let broker: CalloutBroker;
-let exchange: SmallExchange;
-let responder: RunningResponder;
-const sessions: Session[] = [];
-
-const respond = async (): Promise<RunningResponder> =>
-  startResponder(await broker.responder("main"), {
-    by: broker.space("main").by,
-    answer: exchange.answer,
-    forgetful: true,
-  });
-
-beforeAll(async () => {
-  broker = await startCalloutBroker();
-}, 60_000);
-beforeEach(async () => {
-  exchange = await startSmallExchange(broker.space("main"));
-  responder = await respond();
-});
-afterEach(async () => {
-  await Promise.all(sessions.splice(0).map((session) => session.close()));
-  await responder.stop();
-  await exchange.stop();
-});
-afterAll(() => broker.end());
-
 type Opened = { readonly session: Session; readonly told: SessionEvent[]; readonly count: (type: string) => number };
 
-function optionsOf(more: Partial<SessionOptions>, told: SessionEvent[]): SessionOptions {
-  const { url, capability } = exchange;
-  return {
-    servers: [broker.url],
+type World = SignInWorld & {
+  /** How "alice" connects here, unless told otherwise. */
+  readonly optionsOf: (more: Partial<SessionOptions>, told: SessionEvent[]) => SessionOptions;
+  /** A session, closed with the test. */
+  readonly open: (more?: Partial<SessionOptions>) => Promise<Opened>;
+  readonly refused: (more?: Partial<SessionOptions>) => Promise<CotalError>;
+  readonly userWith: (idToken: () => Promise<string>) => Partial<SessionOptions>;
+};
+
+async function world(context: Pick<TestContext, "onTestFinished">): Promise<World> {
+  const signIn = await signInWorld(context);
+  const { url, capability } = signIn.exchange;
+  const userWith: World["userWith"] = (idToken) => ({
+    credentials: { kind: "user", space: "main", actor: "alice", exchange: { url, capability }, idToken },
+  });
+  const optionsOf: World["optionsOf"] = (more, told) => ({
+    servers: [signIn.broker.url],
     presence: false,
     onEvent: (event) => told.push(event),
-    credentials: {
-      kind: "user",
-      space: "main",
-      actor: "alice",
-      exchange: { url, capability },
-      idToken: () => Promise.resolve(ID_TOKEN),
-    },
+    credentials: { kind: "user", space: "main", actor: "alice", exchange: { url, capability }, idToken: proof },
     ...more,
+  });
+  const open: World["open"] = async (more = {}) => {
+    const told: SessionEvent[] = [];
+    const session = await connect(optionsOf(more, told));
+    context.onTestFinished(() => session.close());
+    return { session, told, count: (type) => told.filter((event) => event.type === type).length };
   };
+  const refused: World["refused"] = (more = {}) => failure(connect(optionsOf(more, [])));
+  return { ...signIn, optionsOf, open, refused, userWith };
 }
-
-async function open(more: Partial<SessionOptions> = {}): Promise<Opened> {
-  const told: SessionEvent[] = [];
-  const session = await connect(optionsOf(more, told));
-  sessions.push(session);
-  return { session, told, count: (type) => told.filter((event) => event.type === type).length };
-}
-
-const refused = (more: Partial<SessionOptions> = {}) => failure(connect(optionsOf(more, [])));
-const userWith = (idToken: () => Promise<string>, actor = "alice"): Partial<SessionOptions> => {
-  const { url, capability } = exchange;
-  return { credentials: { kind: "user", space: "main", actor, exchange: { url, capability }, idToken } };
-};
+const proof = (): Promise<string> => Promise.resolve(ID_TOKEN);
 const limited = (seconds: number) => ({
   status: 429,
   headers: { "retry-after": String(seconds) },
   body: { code: "RATE_LIMITED", retryAfterSeconds: seconds, limit: "actor", error: "too many" },
 });
 
-describe("signing in", () => {
-  test("W2.06 W10.02: who one is comes from the exchange; the nonce of the inbox is the client's, its uid the ledger's", async () => {
+describe.concurrent("signing in", () => {
+  test("W2.06 W10.02: who one is comes from the exchange; the nonce of the inbox is the client's, its uid the ledger's", async (context) => {
+    const { exchange, open } = await world(context);
     const { session } = await open();
     expect(session.me).toMatchObject({ id: `${OWNER}.alice`, name: "The alice", mode: "auth", space: "main" });
     const [seen] = exchange.seen;
@@ -84,13 +61,15 @@ describe("signing in", () => {
     expect(JSON.stringify(session.me)).not.toContain(seen?.token);
   });
 
-  test("two sessions of one actor share the lifecycle and no inbox", async () => {
+  test("two sessions of one actor share the lifecycle and no inbox", async (context) => {
+    const { open } = await world(context);
     const [one, other] = [await open(), await open()];
     expect(one.session.me.uid).toBe(other.session.me.uid);
     expect(one.session.me.inboxPrefix).not.toBe(other.session.me.inboxPrefix);
   });
 
-  test("what the exchange refuses is the error, and nothing is dialled; the token is in no text", async () => {
+  test("what the exchange refuses is the error, and nothing is dialled; the token is in no text", async (context) => {
+    const { exchange, refused, userWith } = await world(context);
     const secret = "b3RoZXI.dG9rZW4.eA";
     const error = await refused(userWith(() => Promise.resolve(secret)));
     expect(error).toMatchObject({ code: ErrorCode.Unauthenticated, outcome: "not-executed", next: "cotal login" });
@@ -98,7 +77,8 @@ describe("signing in", () => {
     expect(exchange.seen).toEqual([]);
   });
 
-  test("a source of tokens that throws is asked again; one that never answers ends with the caller's patience", async () => {
+  test("a source of tokens that throws is asked again; one that never answers ends with the caller's patience", async (context) => {
+    const { open, refused, userWith } = await world(context);
     let asked = 0;
     const flaky = (): Promise<string> => {
       asked += 1;
@@ -117,7 +97,8 @@ describe("signing in", () => {
     expect(hung).toBe(1);
   });
 
-  test("a space, a principal or a name that does not fit fails before anything is dialled", async () => {
+  test("a space, a principal or a name that does not fit fails before anything is dialled", async (context) => {
+    const { exchange, refused } = await world(context);
     expect(await refused({ space: "lab" })).toMatchObject({ code: ErrorCode.FailedPrecondition });
     expect(await refused({ principal: `${OWNER}.bob` })).toMatchObject({ code: ErrorCode.FailedPrecondition });
     expect(await refused({ name: "n".repeat(129) })).toMatchObject({ code: ErrorCode.BadRequest });
@@ -125,8 +106,9 @@ describe("signing in", () => {
   });
 });
 
-describe("a bearer that ends", () => {
-  test("W2.04: over two ends the session goes on: another nkey each time, the same principal and inbox, no refusal", async () => {
+describe.concurrent("a bearer that ends", () => {
+  test("W2.04: over two ends the session goes on: another nkey each time, the same principal and inbox, no refusal", async (context) => {
+    const { exchange, open } = await world(context);
     exchange.life = 8;
     const { session, told, count } = await open();
     const before = { ...session.me };
@@ -141,18 +123,19 @@ describe("a bearer that ends", () => {
     expect(exchange.asked.length).toBeLessThanOrEqual(6);
   });
 
-  test("the auth service is away over the end: nothing is presented, nothing is dialled, and it comes back by itself", async () => {
+  test("the auth service is away over the end: nothing is presented, nothing is dialled, and it comes back by itself", async (context) => {
+    const { broker, exchange, respond, away, open } = await world(context);
     exchange.life = 8;
     const { session, count } = await open();
     await exchange.stop();
-    await responder.stop();
+    await away();
     await until("it is down", () => count("down") === 1, 20_000);
     const log = broker.log().length;
     expect(exchange.seen).toHaveLength(1);
     await sleep(6000);
     // Not even a login without a credential reached the broker.
     expect(broker.log().slice(log)).not.toMatch(/authentication error|Authorization/i);
-    responder = await respond();
+    await respond();
     await exchange.start();
     await until("it is up", () => count("up") === 1, 40_000);
     expect(exchange.seen).toHaveLength(2);
@@ -160,7 +143,8 @@ describe("a bearer that ends", () => {
     session.stats();
   });
 
-  test("W10.08: a revoked actor ends in a named state at its bearer's end, and asks nothing any more", async () => {
+  test("W10.08: a revoked actor ends in a named state at its bearer's end, and asks nothing any more", async (context) => {
+    const { exchange, open } = await world(context);
     exchange.life = 8;
     const { session } = await open();
     exchange.revoked.add("alice");
@@ -174,14 +158,16 @@ describe("a bearer that ends", () => {
     expect([exchange.asked.length, exchange.seen.length]).toEqual([asked, seen]);
   });
 
-  test("another lifecycle under the same name ends the session, which is the first one's", async () => {
+  test("another lifecycle under the same name ends the session, which is the first one's", async (context) => {
+    const { exchange, open } = await world(context);
     exchange.life = 8;
     const { session } = await open();
     exchange.renew("alice");
     expect(await session.closed).toMatchObject({ code: ErrorCode.FailedPrecondition, next: "open a new session" });
   });
 
-  test("a session that is closed while it waits for a bearer leaves nothing behind", async () => {
+  test("a session that is closed while it waits for a bearer leaves nothing behind", async (context) => {
+    const { exchange, open } = await world(context);
     exchange.life = 6;
     const { session, count } = await open();
     exchange.refusal = { status: 503, body: { code: "unavailable", error: "away", next: "wait" } };
@@ -194,20 +180,22 @@ describe("a bearer that ends", () => {
   });
 });
 
-describe("a refusal of the callout", () => {
-  test("the reason comes from the exchange: the broker's own word has none", async () => {
+describe.concurrent("a refusal of the callout", () => {
+  test("the reason comes from the exchange: the broker's own word has none", async (context) => {
+    const { broker, exchange, respond, open } = await world(context);
     const { session } = await open();
     exchange.revoked.add("alice");
     await broker.kill();
     await broker.restart();
-    responder = await respond();
+    await respond();
     expect(await session.closed).toMatchObject({
       code: ErrorCode.PermissionDenied,
       message: expect.stringContaining("the actor was revoked") as string,
     });
   });
 
-  test("the exchange sees nothing wrong: a few dials at a growing pace, then an error that says where to look", async () => {
+  test("the exchange sees nothing wrong: a few dials at a growing pace, then an error that says where to look", async (context) => {
+    const { exchange, optionsOf } = await world(context);
     exchange.denial = "no room";
     const told: SessionEvent[] = [];
     const error = await failure(connect(optionsOf({}, told)));
@@ -220,13 +208,14 @@ describe("a refusal of the callout", () => {
     expect(new Set(exchange.seen.map(({ token }) => token)).size).toBe(3);
   });
 
-  test("a session that stood is not ended by it, asks before each dial, and is back when it is over", async () => {
+  test("a session that stood is not ended by it, asks before each dial, and is back when it is over", async (context) => {
+    const { broker, exchange, respond, open } = await world(context);
     const { count } = await open();
     exchange.denial = "no room";
     const [asked, seen] = [exchange.asked.length, exchange.seen.length];
     await broker.kill();
     await broker.restart();
-    responder = await respond();
+    await respond();
     await sleep(6000);
     const dials = exchange.seen.length - seen;
     expect(dials).toBeGreaterThanOrEqual(2);
@@ -236,27 +225,30 @@ describe("a refusal of the callout", () => {
     await until("it is up", () => count("up") === 1, 40_000);
   });
 
-  test("a bounded policy ends it with that cause", async () => {
+  test("a bounded policy ends it with that cause", async (context) => {
+    const { broker, exchange, respond, open } = await world(context);
     const { session } = await open({ reconnect: { kind: "bounded", attempts: 50 } });
     exchange.denial = "no room";
     await broker.kill();
     await broker.restart();
-    responder = await respond();
+    await respond();
     expect(await session.closed).toMatchObject({ code: ErrorCode.Unauthenticated });
   });
 
-  test("a broker that was away is met with the bearer at hand: the exchange is not asked again", async () => {
+  test("a broker that was away is met with the bearer at hand: the exchange is not asked again", async (context) => {
+    const { broker, exchange, respond, open } = await world(context);
     const { count } = await open();
     await broker.kill();
     await broker.restart();
-    responder = await respond();
+    await respond();
     await until("it is up", () => count("up") === 1, 40_000);
     expect(exchange.asked).toHaveLength(1);
   });
 });
 
-describe("W10.24: a 429 of the exchange", () => {
-  test("before the first bearer: nothing is asked or dialled for its seconds, and it is told with them", async () => {
+describe.concurrent("W10.24: a 429 of the exchange", () => {
+  test("before the first bearer: nothing is asked or dialled for its seconds, and it is told with them", async (context) => {
+    const { exchange, open } = await world(context);
     exchange.refusal = limited(3);
     const began = Date.now();
     setTimeout(() => (exchange.refusal = undefined), 1000);
@@ -267,13 +259,14 @@ describe("W10.24: a 429 of the exchange", () => {
     expect((exchange.seen[0]?.at ?? 0) - began).toBeGreaterThanOrEqual(3000);
   });
 
-  test("after a refused login: the next dial keeps to it, though the bearer would live on", async () => {
+  test("after a refused login: the next dial keeps to it, though the bearer would live on", async (context) => {
+    const { broker, exchange, respond, open } = await world(context);
     const { count } = await open();
     exchange.denial = "RATE_LIMITED retry-after 4s";
     exchange.refusal = limited(4);
     await broker.kill();
     await broker.restart();
-    responder = await respond();
+    await respond();
     await until("the refusal is met", () => exchange.asked.length === 2, 20_000);
     const hit = exchange.asked[1] ?? 0;
     exchange.denial = undefined;

@@ -4,7 +4,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { connect, jwtAuthenticator, type NatsConnection } from "@nats-io/transport-node";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { type TestContext, afterAll, beforeAll, describe, expect, test } from "vitest";
 import { dialedAuth } from "../../shared/broker/authenticator.ts";
 import { allRows, leaderLast } from "../../shared/broker/reads.ts";
 import { BARRIER_COMMANDS, DeliveryCommand, ProvisionerCommand, ReadCommand } from "../../shared/grants/commands.ts";
@@ -42,7 +42,11 @@ afterAll(async () => {
 });
 
 /** A connection of an agent that does not come back by itself, unless told so. */
-async function connected(credential: Minted, comesBack = false): Promise<NatsConnection> {
+async function connected(
+  { onTestFinished }: Pick<TestContext, "onTestFinished">,
+  credential: Minted,
+  comesBack = false,
+): Promise<NatsConnection> {
   const seed = /(SU[A-Z0-9]{56})/.exec(credential.text)?.[1] ?? "";
   const nc = await connect({
     servers: space.url,
@@ -60,36 +64,41 @@ async function connected(credential: Minted, comesBack = false): Promise<NatsCon
 const agent = (actor: string) => space.mint({ actor, subscribe: ["general"], publish: ["general"] });
 const of = ({ view }: Minted): Principal => view.principal;
 
-describe("W131.07 W131.10 PF.04 eviction by principal", () => {
-  test("a connected agent is ended, on each of its connections, and reported gone; its neighbour stays", async () => {
+// A proof waits for seconds of quiet: they wait together, each for principals of its own.
+describe.concurrent("W131.07 W131.10 PF.04 eviction by principal", () => {
+  test("a connected agent is ended, on each of its connections, and reported gone; its neighbour stays", async (context) => {
     const [alice, bob] = await Promise.all([agent("alice"), agent("bob")]);
-    const [one, two, other] = await Promise.all([connected(alice), connected(alice), connected(bob)]);
+    const [one, two, other] = await Promise.all([
+      connected(context, alice),
+      connected(context, alice),
+      connected(context, bob),
+    ]);
     expect(await barrier.evict(of(alice))).toEqual([{ ...of(alice), state: "gone", found: 2, closed: 2 }]);
     await Promise.all([one.closed(), two.closed()]);
     expect([one.isClosed(), two.isClosed(), other.isClosed()]).toEqual([true, true, false]);
     expect(await barrier.liveness(of(bob))).toEqual([{ ...of(bob), state: "live", found: 1, closed: 0 }]);
   }, 30_000);
 
-  test("one that comes back holds a credential that works: it is live, whatever was ended", async () => {
+  test("one that comes back holds a credential that works: it is live, whatever was ended", async (context) => {
     const carol = await agent("carol");
-    await connected(carol, true);
+    await connected(context, carol, true);
     const [verdict] = await barrier.evict(of(carol));
     expect(verdict).toMatchObject({ ...of(carol), state: "live" });
     expect(verdict?.closed).toBeGreaterThanOrEqual(2);
     expect(verdict?.found).toBeGreaterThan(verdict?.closed ?? 0);
   }, 30_000);
 
-  test("W131.07 once its key is refused it does not come back, and is gone", async () => {
+  test("W131.07 once its key is refused it does not come back, and is gone", async (context) => {
     const dave = await agent("dave");
-    await connected(dave, true);
+    await connected(context, dave, true);
     const revoked = space.trust("revoke", "--space", "main", "--server", space.url, "--users", dave.view.userKey);
     expect((await revoked)["kind"]).toBe("revoked");
     expect(await barrier.evict(of(dave))).toMatchObject([{ ...of(dave), state: "gone" }]);
   }, 30_000);
 
-  test("many are asked about at once, each answered in its place; who was never there is gone, with nothing found", async () => {
+  test("many are asked about at once, each answered in its place; who was never there is gone, with nothing found", async (context) => {
     const erin = await agent("erin");
-    await connected(erin);
+    await connected(context, erin);
     const nobody = { owner: of(erin).owner, actor: "nobody" };
     expect(await barrier.liveness(nobody, of(erin), nobody)).toEqual([
       { ...nobody, state: "gone", found: 0, closed: 0 },
@@ -110,7 +119,9 @@ describe("W131.07 W131.10 PF.04 eviction by principal", () => {
     expect(await failure(barrier.evict({ owner, actor: "delivery" }))).toMatchObject({ code: "bad-request" });
   }, 30_000);
 
-  test("W131L.08 an instance of somebody's endpoint is a principal of its own: found and ended by its name", async () => {
+  test("W131L.08 an instance of somebody's endpoint is a principal of its own: found and ended by its name", async ({
+    onTestFinished,
+  }) => {
     const { owner } = of(await agent("keeper"));
     const uid = drawLifecycleUid(randomBytes);
     const instance = { owner, actor: `svc_${uid}` };
@@ -146,7 +157,7 @@ describe("W131.07 W131.10 PF.04 eviction by principal", () => {
   });
 });
 
-describe("PF.04 who may ask", () => {
+describe.concurrent("PF.04 who may ask", () => {
   test("the provisioner may, as the auth service may", async () => {
     const asking = await barrierCaller(space, "provisioner");
     const nobody = { owner: space.operator().view.principal.owner, actor: "nobody" };

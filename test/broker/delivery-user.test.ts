@@ -45,7 +45,8 @@ async function signedIn(actor: string): Promise<{ readonly who: Principal; reado
   return { who: { owner: answer.owner, actor }, connection: await auth.connect(answer) };
 }
 
-describe("W131.07 W131.10 PF.04 eviction of who signed in", () => {
+// A proof waits for seconds of quiet: they wait together, each for somebody of its own.
+describe.concurrent("W131.07 W131.10 PF.04 eviction of who signed in", () => {
   test("one whose bearer works comes back, and is live; its neighbour is not touched", async () => {
     const alice = await signedIn("alice");
     const bob = await signedIn("bob");

@@ -2,24 +2,21 @@
  * An issuance dies before, and then after, every one of its durable writes, over a real broker (§13.15, §13.1). How many
  * there are is found by running: the loop ends with the run that does not die.
  */
-import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { readAuthKeys } from "../../services/auth/keys.ts";
-import { planeParts } from "../../services/auth/plane-parts.ts";
 import { createAuthority } from "../../services/auth/plane/authority.ts";
 import { createIssuance } from "../../services/auth/plane/issuance.ts";
 import type { PlaneParts } from "../../services/auth/plane/parts.ts";
 import type { Connection } from "../../shared/broker/connect.ts";
-import { type Death, Died, createWriter } from "../../shared/broker/write.ts";
-import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
+import { type Death, Died } from "../../shared/broker/write.ts";
 import { CotalError } from "../../shared/protocol/base/errors.ts";
 import { callerOf } from "../../shared/protocol/endpoint/grammar.ts";
 import { CredentialRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { grantOf, handle, lifecycleOf, refOf, request } from "../support/issued.ts";
-import { EXECUTOR, EVERYTHING, OWNER, SIGN_IN } from "../support/plane-parts.ts";
+import { OWNER, SIGN_IN } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { storeParts } from "../support/store-plane.ts";
 
 let space: TestSpace;
 let store: Connection;
@@ -31,28 +28,10 @@ afterAll(() => space.stop());
 
 /** One process's parts; it dies at the given write. */
 function parts(die?: Death): PlaneParts {
-  const { nc } = store;
-  const writer = createWriter({ nc, die });
-  return {
-    ...planeParts({
-      space: "main",
-      store: { nc, maxPayload: 1_048_576 },
-      ledger: brokerLedgerStore(nc, writer, "main"),
-      writer,
-      keys: readAuthKeys(join(space.state, "spaces", "{space}", "auth"), "main"),
-      cleaner: () => Promise.resolve({ ...store, drain: () => Promise.resolve() }),
-      holdsPlane: () => true,
-      executor: () => EXECUTOR,
-      calls: () => undefined,
-      front: () => undefined,
-      policy: "auto",
-      defaults: EVERYTHING,
-      actorsPerOwner: 1000,
-      limits: () => ({ subs: 1000, payload: 262_144 }),
-    }),
+  return storeParts(space, store, die, {
     connectionsOf: () => Promise.resolve({ kind: "none" }),
     endConnections: () => Promise.resolve(true),
-  };
+  });
 }
 const issuance = (die?: Death) => createIssuance(parts(die));
 

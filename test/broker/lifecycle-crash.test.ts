@@ -4,10 +4,7 @@
  *
  * After each death the invariants hold; then another process goes on, under the same operation, and it is whole.
  */
-import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { readAuthKeys } from "../../services/auth/keys.ts";
-import { planeParts } from "../../services/auth/plane-parts.ts";
 import type { ActorAdministration, Authority } from "../../services/auth/plane/authority-type.ts";
 import { createAuthority } from "../../services/auth/plane/authority.ts";
 import { type HeldGate, type ResumeEvent, resumeEnds } from "../../services/auth/plane/operations.ts";
@@ -16,16 +13,16 @@ import type { Connection } from "../../shared/broker/connect.ts";
 import { verifyConsumer } from "../../shared/broker/ensure.ts";
 import { leaderLast, rowPage } from "../../shared/broker/reads.ts";
 import { dlvConsumer, dmConsumer } from "../../shared/broker/resources.ts";
-import { type Death, Died, createWriter } from "../../shared/broker/write.ts";
+import { type Death, Died } from "../../shared/broker/write.ts";
 import { activate } from "../../shared/ledger/activation.ts";
-import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
 import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
 import type { Principal } from "../../shared/protocol/base/principals.ts";
 import { CredentialRow, GateRow, HeadRow, UidRow } from "../../shared/protocol/ledger/rows.ts";
-import { EXECUTOR, EVERYTHING, OWNER, SIGN_IN, seededBytes } from "../support/plane-parts.ts";
+import { EVERYTHING, OWNER, SIGN_IN, seededBytes } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { storeParts } from "../support/store-plane.ts";
 import { expectWholeLedger } from "../support/whole-ledger.ts";
 
 let space: TestSpace;
@@ -44,33 +41,14 @@ type Lifecycle = { readonly p: Principal; readonly uid: string; readonly credent
 
 /** One process's plane; it dies at the given write. `asked` hears each question about connections. */
 function parts(die?: Death, asked: (p: Principal) => Promise<void> = () => Promise.resolve()): PlaneParts {
-  const { nc } = store;
-  const writer = createWriter({ nc, die });
-  const ledger = brokerLedgerStore(nc, writer, "main");
-  return {
-    ...planeParts({
-      space: "main",
-      store: { nc, maxPayload: 1_048_576 },
-      ledger,
-      writer,
-      keys: readAuthKeys(join(space.state, "spaces", "{space}", "auth"), "main"),
-      cleaner: () => Promise.resolve({ ...store, drain: () => Promise.resolve() }),
-      holdsPlane: () => true,
-      executor: () => EXECUTOR,
-      calls: () => undefined,
-      front: () => undefined,
-      policy: "auto",
-      defaults: EVERYTHING,
-      actorsPerOwner: 1000,
-      limits: () => ({ subs: 1000, payload: 262_144 }),
-    }),
+  return storeParts(space, store, die, {
     // Whoever froze a gate here is this very process.
     livenessOf: () => Promise.resolve("live"),
     connectionsOf: async (p) => {
       await asked(p);
       return { kind: "none" };
     },
-  };
+  });
 }
 
 const plane = (die?: Death): Plane => createAuthority(parts(die, expectShut));

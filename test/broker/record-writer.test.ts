@@ -307,7 +307,7 @@ describe("crashes, and several writers", () => {
     };
   };
 
-  test.each([
+  test.concurrent.each([
     ["before it wrote", false, "starting", "written"],
     ["after it wrote and before it acknowledged", true, "ready", "repeated"],
   ])(

@@ -42,7 +42,8 @@ async function enters({ jwt, sign, view }: Minted): Promise<void> {
   await connection.close();
 }
 
-describe("A.07 rotation of signing keys", () => {
+// Each in a space of its own.
+describe.concurrent("A.07 rotation of signing keys", () => {
   test("former and new keys both count until it is finished, and then the new ones alone", async () => {
     const old = await space.mint({ actor: "old", subscribe: ["general"] });
     const before = signer();

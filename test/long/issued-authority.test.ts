@@ -5,17 +5,13 @@
  *
  * Nobody mints issued credentials yet, so the JWTs that connect here are made from the issuance's own permissions.
  */
-import { join } from "node:path";
 import { encodeUser } from "@nats-io/jwt";
 import { type NatsConnection, connect, jwtAuthenticator } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { readAuthKeys } from "../../services/auth/keys.ts";
 import { type Issuance, createIssuance } from "../../services/auth/plane/issuance.ts";
-import type { PlaneParts } from "../../services/auth/plane/parts.ts";
 import { planeParts } from "../../services/auth/plane-parts.ts";
+import type { PlaneParts } from "../../services/auth/plane/parts.ts";
 import type { Connection } from "../../shared/broker/connect.ts";
-import { createWriter } from "../../shared/broker/write.ts";
-import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
 import { toCotalError } from "../../shared/protocol/base/errors.ts";
 import { dotForm, principal } from "../../shared/protocol/base/principals.ts";
 import { RetireLifecycleAnswer } from "../../shared/protocol/endpoint/auth-shapes.ts";
@@ -41,10 +37,9 @@ import {
 } from "../support/delivery-service.ts";
 import { accountKeys, frontRoot } from "../support/holders.ts";
 import { grantOf, handle, lifecycleOf, refOf, request } from "../support/issued.ts";
-import { EXECUTOR, EVERYTHING } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
-import { endedThrough } from "../../shared/client/evictions.ts";
+import { storeSource } from "../support/store-plane.ts";
 
 const ENDPOINT = "com.example.echo";
 const INSTANCE = { instanceId: "i".repeat(26), epoch: 1 };
@@ -72,27 +67,7 @@ afterAll(async () => {
 
 /** The parts of whoever mints: its own connection to the store, and the delivery service to end connections. */
 function parts(): PlaneParts {
-  const { nc } = store;
-  const writer = createWriter({ nc });
-  return {
-    ...planeParts({
-      space: "main",
-      store: { nc, maxPayload: 1_048_576 },
-      ledger: brokerLedgerStore(nc, writer, "main"),
-      writer,
-      keys: readAuthKeys(join(space.state, "spaces", "{space}", "auth"), "main"),
-      cleaner: () => Promise.reject(new Error("nothing is cleaned here")),
-      holdsPlane: () => true,
-      executor: () => EXECUTOR,
-      calls: () => barrier.call,
-      front: () => undefined,
-      policy: "auto",
-      defaults: EVERYTHING,
-      actorsPerOwner: 1000,
-      limits: () => ({ subs: 1000, payload: 262_144 }),
-    }),
-    endConnections: endedThrough(() => barrier.call),
-  };
+  return planeParts({ ...storeSource(space, store), calls: () => barrier.call });
 }
 const issuance = (): Issuance => createIssuance(parts());
 

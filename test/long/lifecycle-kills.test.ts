@@ -8,8 +8,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { readAuthKeys } from "../../services/auth/keys.ts";
-import { planeParts } from "../../services/auth/plane-parts.ts";
 import { createAuthority } from "../../services/auth/plane/authority.ts";
 import { createWriter } from "../../shared/broker/write.ts";
 import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
@@ -20,9 +18,9 @@ import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { CredentialRow, GateRow, HeadRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import { type AuthService, startAuthService } from "../support/auth-service.ts";
 import { eventually } from "../support/cli.ts";
-import { EVERYTHING, EXECUTOR } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { storeParts } from "../support/store-plane.ts";
 import { expectWholeLedger } from "../support/whole-ledger.ts";
 
 /** What an operation leaves behind: rows of the ledger and of read lists, and durables made and removed. */
@@ -203,28 +201,13 @@ describe("the service stands still with a gate frozen", () => {
     await arm("stop:2");
     const asked = say("takeover-lifecycle", { ...p, lifecycleUid: uid, epoch: 1 }).catch(() => undefined);
     await expect.poll(async () => (await gateOf(uid)).state, WAIT).toBe("frozen");
-    const writer = createWriter({ nc });
-    const other = createAuthority({
-      ...planeParts({
-        space: "main",
-        store: { nc, maxPayload: 1_048_576 },
-        ledger,
-        writer,
-        keys: readAuthKeys(join(space.state, "spaces", "{space}", "auth"), "main"),
-        cleaner: async () => ({ ...(await space.openStore()), drain: () => Promise.resolve() }),
-        holdsPlane: () => true,
-        executor: () => EXECUTOR,
-        calls: () => undefined,
-        front: () => undefined,
-        policy: "auto",
-        defaults: EVERYTHING,
-        actorsPerOwner: 1000,
-        limits: () => ({ subs: 1000, payload: 262_144 }),
+    const other = createAuthority(
+      storeParts(space, await space.openStore(), undefined, {
+        connectionsOf: () => Promise.resolve({ kind: "none" }),
+        isSwept: () => Promise.resolve(true),
+        endConnections: () => Promise.resolve(true),
       }),
-      connectionsOf: () => Promise.resolve({ kind: "none" }),
-      isSwept: () => Promise.resolve(true),
-      endConnections: () => Promise.resolve(true),
-    });
+    );
     const refused = await failure(other.retire(p, uid));
     expect(refused).toMatchObject({ code: "conflict" });
     expect(String(refused)).toContain("who carries it out is alive");

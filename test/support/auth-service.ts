@@ -42,6 +42,8 @@ export type AuthServiceOptions = {
   readonly name?: string;
   /** How long it may take to come up. */
   readonly waitMs?: number;
+  /** What it says once it can't come up, and tries on: it is waited for no longer. */
+  readonly fails?: string;
 };
 
 export async function startAuthService(space: TestSpace, options: AuthServiceOptions = {}): Promise<AuthService> {
@@ -73,12 +75,14 @@ export async function startAuthService(space: TestSpace, options: AuthServiceOpt
         if (lines.length > 5000) lines.shift();
       });
     }
-    const whole = await eventually(
-      () => child.exitCode !== null || space.spaces.every((one) => existsSync(facePath(one))),
+    const isUp = (): boolean => space.spaces.every((one) => existsSync(facePath(one)));
+    const hasFailed = (): boolean => options.fails !== undefined && lines.join("").includes(options.fails);
+    await eventually(
+      () => child.exitCode !== null || isUp() || hasFailed(),
       (done) => done,
       options.waitMs ?? 20_000,
     );
-    if (whole && child.exitCode === null) {
+    if (isUp() && child.exitCode === null) {
       // The plane writes the provisioner's rows; an edge alone leaves it waiting.
       if (options.env?.["COTAL_AUTH_ROLES"] !== "edge") await space.provisioner.ready();
       return;

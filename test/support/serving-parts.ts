@@ -1,5 +1,6 @@
 /** The ledger of serving instances over a ledger in memory: who is who, and one registration from end to end. */
-import { type Begun, type ServingLedger, type ServingParts, servingLedger } from "../../shared/ledger/serving.ts";
+import type { Begun, ServingLedger, ServingParts } from "../../shared/ledger/serving-type.ts";
+import { servingLedger } from "../../shared/ledger/serving.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { principal } from "../../shared/protocol/base/principals.ts";
 import { EndpointCredentialRow, EndpointGateRow, endpointKey } from "../../shared/protocol/ledger/endpoint-rows.ts";

@@ -3,7 +3,7 @@
  * Its retry asks about the holder again from nothing, whatever the one before had verified.
  */
 import { expect, test } from "vitest";
-import type { ServingParts } from "../../shared/ledger/serving.ts";
+import type { ServingParts } from "../../shared/ledger/serving-type.ts";
 import type { Principal } from "../../shared/protocol/base/principals.ts";
 import { Died, type MemoryLedger, memoryLedger } from "../support/memory-ledger.ts";
 import { OWNER } from "../support/plane-parts.ts";

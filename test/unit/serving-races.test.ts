@@ -4,7 +4,7 @@
  */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { ServingLedger, ServingParts } from "../../shared/ledger/serving.ts";
+import type { ServingLedger, ServingParts } from "../../shared/ledger/serving-type.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { CotalError } from "../../shared/protocol/base/errors.ts";
 import { EndpointCredentialRow, EndpointGateRow, endpointKey } from "../../shared/protocol/ledger/endpoint-rows.ts";

@@ -13,6 +13,7 @@
  *    built. It is counted apart.
  */
 import { setTimeout as sleep } from "node:timers/promises";
+import { parseJson } from "../../../shared/broker/json-rows.ts";
 import type { BucketRow, RowPage } from "../../../shared/broker/reads.ts";
 import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import type { RandomBytes } from "../../../shared/protocol/base/principals.ts";
@@ -137,7 +138,7 @@ function read({ key, seq, kind, data }: BucketRow, space: string): Read {
   const bad = (why: string): BadRow => new BadRow(space, key, why);
   const userKey = userKeyOf(key);
   if (userKey === undefined) throw bad("its key is no user key");
-  const row = EvidenceRow.safeParse(parse(data)).data;
+  const row = EvidenceRow.safeParse(parseJson(data)).data;
   if (row === undefined) throw bad("it does not parse");
   if (row.space !== space) throw bad("it is of another space");
   if (!("service" in row)) return { kind: "evidence", userKey, seq, exp: row.exp };
@@ -150,14 +151,6 @@ class BadRow extends CotalError {
     super(ErrorCode.FailedPrecondition, `the evidence row ${key} of space ${space} is corrupt: ${why}`, {
       next: "find out who else writes to the space's auth bucket; put a delete marker over the row, and start the auth service again",
     });
-  }
-}
-
-function parse(data: Uint8Array): unknown {
-  try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(data));
-  } catch {
-    return undefined;
   }
 }
 

@@ -7,7 +7,8 @@
  * 3. A credential's row ends no later than a serve credential lives.
  */
 import { PROFILES } from "../../../shared/grants/matrix.ts";
-import { type ServingLedger, servingLedger } from "../../../shared/ledger/serving.ts";
+import type { ServingLedger } from "../../../shared/ledger/serving-type.ts";
+import { servingLedger } from "../../../shared/ledger/serving.ts";
 import { expiryBarrier } from "../../../shared/ledger/serving-barrier.ts";
 import { ErrorCode, badRequest } from "../../../shared/protocol/base/errors.ts";
 import { dotForm, principal } from "../../../shared/protocol/base/principals.ts";

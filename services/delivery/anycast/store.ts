@@ -9,6 +9,7 @@
  */
 import { z } from "zod";
 import type { NatsConnection } from "@nats-io/transport-node";
+import { parseJson } from "../../../shared/broker/json-rows.ts";
 import { apiRequest } from "../../../shared/broker/api.ts";
 import { deleteMessage } from "../../../shared/broker/delete.ts";
 import { streamState } from "../../../shared/broker/ensure.ts";
@@ -194,7 +195,7 @@ function* walked({ key, seq: revision, kind, data }: BucketRow): Generator<Walke
 /** A row of a newer version, or a damaged one, is never read as none. */
 function parseRow(key: string, data: Uint8Array): AnycastRow {
   try {
-    return AnycastRow.parse(JSON.parse(new TextDecoder().decode(data)));
+    return AnycastRow.parse(parseJson(data));
   } catch (cause) {
     throw new CotalError(ErrorCode.Internal, `the record ${key} of a request can't be read`, {
       next: "run every delivery daemon of the space at one version; cotal doctor shows the store",

@@ -5,6 +5,7 @@
  * replica that lags behind is only a shorter page: the leader says whether there was more.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
+import { parseJson } from "../../../shared/broker/json-rows.ts";
 import { isMarker, leaderNext, directPage } from "../../../shared/broker/reads.ts";
 import { kvAll, kvKeyOf } from "../../../shared/protocol/base/broker-subjects.ts";
 import { bucketStream } from "../../../shared/protocol/base/names.ts";
@@ -33,7 +34,7 @@ export function follow(nc: NatsConnection, bucket: string, onRow: (row: Followed
   const take = (entry: Stored): void => {
     seq = entry.seq;
     const key = kvKeyOf(bucket, entry.subject);
-    if (key !== undefined) onRow({ key, seq, value: isMarker(entry.headers) ? undefined : parse(entry.data) });
+    if (key !== undefined) onRow({ key, seq, value: isMarker(entry.headers) ? undefined : parseJson(entry.data) });
   };
   const refresh = async (): Promise<void> => {
     for (;;) {
@@ -48,12 +49,4 @@ export function follow(nc: NatsConnection, bucket: string, onRow: (row: Followed
     }
   };
   return { refresh, seq: () => seq };
-}
-
-function parse(data: Uint8Array): unknown {
-  try {
-    return JSON.parse(new TextDecoder().decode(data));
-  } catch {
-    return undefined;
-  }
 }

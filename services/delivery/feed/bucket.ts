@@ -8,8 +8,10 @@
  * 3. A pass that failed, by a lost compare-and-set or otherwise, knows nothing: the next one reads everything anew.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
+import { atOnce } from "../../../shared/broker/at-once.ts";
 import { deleteMessage } from "../../../shared/broker/delete.ts";
 import { streamState } from "../../../shared/broker/ensure.ts";
+import { parseJson } from "../../../shared/broker/json-rows.ts";
 import { allRows } from "../../../shared/broker/reads.ts";
 import type { Writer } from "../../../shared/broker/write.ts";
 import { kvKey } from "../../../shared/protocol/base/broker-subjects.ts";
@@ -81,14 +83,8 @@ export function createFeedBucket(nc: NatsConnection, space: string, writer: Writ
           return stored.get(key)?.entry === text ? [] : [() => write(key, feedRow(entry, view.at), text)];
         });
         const gone = [...stored].filter(([key]) => key !== FEED_VIEW_KEY && !entries.has(key));
-        await inBatches([
-          ...changed,
-          ...gone.map(
-            ([key, one]) =>
-              () =>
-                remove(key, one),
-          ),
-        ]);
+        await atOnce(changed, AT_ONCE, (change) => change());
+        await atOnce(gone, AT_ONCE, ([key, one]) => remove(key, one));
         await write(FEED_VIEW_KEY, view, undefined);
         return { rows: entries.size, written: changed.length, removed: gone.length };
       } catch (error) {
@@ -99,18 +95,10 @@ export function createFeedBucket(nc: NatsConnection, space: string, writer: Writ
   };
 }
 
-async function inBatches(all: readonly (() => Promise<void>)[]): Promise<void> {
-  for (let at = 0; at < all.length; at += AT_ONCE) {
-    await Promise.all(all.slice(at, at + AT_ONCE).map((run) => run()));
-  }
-}
-
 /** In the spelling in which entries are compared. */
 function entryOf(data: Uint8Array): string | undefined {
-  try {
-    const { live, durable, omitted } = FeedRow.parse(JSON.parse(new TextDecoder().decode(data)));
-    return JSON.stringify({ live, durable, omitted } satisfies FeedEntry);
-  } catch {
-    return undefined;
-  }
+  const row = FeedRow.safeParse(parseJson(data)).data;
+  if (row === undefined) return undefined;
+  const { live, durable, omitted } = row;
+  return JSON.stringify({ live, durable, omitted } satisfies FeedEntry);
 }

@@ -1,13 +1,13 @@
 /**
  * The command `members` (§8): who hears a channel, as the membership feed has it, with the age of what it says.
  *
- * A page is bounded in rows read and in what it answers. The age is the broker's: the time at which the last look was
- * stored against the broker's own clock, so no host's clock makes a dead feed look fresh.
+ * The age is the broker's: the time at which the last look was stored against the broker's own clock, so no host's
+ * clock makes a dead feed look fresh.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import { streamState } from "../../../shared/broker/ensure.ts";
 import { parseJson } from "../../../shared/broker/json-rows.ts";
-import { leaderLast, rowPage } from "../../../shared/broker/reads.ts";
+import { leaderLast } from "../../../shared/broker/reads.ts";
 import { overlap } from "../../../shared/protocol/base/channels.ts";
 import { kvKey } from "../../../shared/protocol/base/broker-subjects.ts";
 import { bucketStream, spaceNames } from "../../../shared/protocol/base/names.ts";
@@ -20,10 +20,7 @@ import {
   type MembersAnswer,
   type MembersArgs,
 } from "../../../shared/protocol/endpoint/delivery-shapes.ts";
-
-/** Patterns of 4,096 characters, four on each side: 5 such members are the most that one answer carries. */
-const MAX_BYTES = 160_000;
-const PAGE = 200;
+import { shownPage } from "./page.ts";
 
 export async function readMembers(
   nc: NatsConnection,
@@ -32,23 +29,12 @@ export async function readMembers(
 ): Promise<MembersAnswer> {
   const bucket = spaceNames(space).bucket.membership;
   const view = await ageOf(nc, bucket);
-  const page = await rowPage(nc, bucket, { limit: PAGE, ...(cursor === undefined ? {} : { cursor }) });
-  const members: FeedMember[] = [];
-  let unreadable = 0;
-  let bytes = 0;
-  for (const { key, seq, kind, data } of page.rows) {
-    if (kind === "marker" || key === FEED_VIEW_KEY) continue;
+  const { shown, ...rest } = await shownPage(nc, bucket, { cursor }, ({ key, data }) => {
+    if (key === FEED_VIEW_KEY) return undefined;
     const row = FeedRow.safeParse(parseJson(data)).data;
-    if (row === undefined || parseDotForm(key) === undefined) unreadable += 1;
-    else {
-      const member = memberOf(key, row, channel);
-      if (member === undefined) continue;
-      bytes += JSON.stringify(member).length;
-      if (bytes > MAX_BYTES && members.length > 0) return { view, members, unreadable, cursor: seq };
-      members.push(member);
-    }
-  }
-  return page.cursor === undefined ? { view, members, unreadable } : { view, members, unreadable, cursor: page.cursor };
+    return row === undefined || parseDotForm(key) === undefined ? "unreadable" : memberOf(key, row, channel);
+  });
+  return { view, members: shown, ...rest };
 }
 
 /** One with subscriptions that are not shown is told too: nobody knows that it does not hear this channel. */

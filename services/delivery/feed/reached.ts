@@ -5,7 +5,7 @@
  * no inbox of its own is reached by nothing, and is not told.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
-import { rowPage } from "../../../shared/broker/reads.ts";
+import { parseJson } from "../../../shared/broker/json-rows.ts";
 import { overlap } from "../../../shared/protocol/base/channels.ts";
 import { spaceNames } from "../../../shared/protocol/base/names.ts";
 import { dotForm } from "../../../shared/protocol/base/principals.ts";
@@ -13,14 +13,10 @@ import {
   MAX_SHOWN_PATTERNS,
   type MembersArgs,
   type ReachedAnswer,
-  type ReachedMember,
 } from "../../../shared/protocol/endpoint/delivery-shapes.ts";
 import { parseLifecycle } from "../../../shared/protocol/ledger/member-rows.ts";
 import { AclRow } from "../../../shared/protocol/ledger/rows.ts";
-import { parseJson } from "../../../shared/broker/json-rows.ts";
-
-const MAX_BYTES = 160_000;
-const PAGE = 200;
+import { shownPage } from "./page.ts";
 
 export async function readReached(
   nc: NatsConnection,
@@ -28,24 +24,12 @@ export async function readReached(
   { channel, cursor }: Omit<MembersArgs, "of">,
 ): Promise<ReachedAnswer> {
   const { acl } = spaceNames(space).bucket;
-  const page = await rowPage(nc, acl, { limit: PAGE, via: "leader", ...(cursor === undefined ? {} : { cursor }) });
-  const reached: ReachedMember[] = [];
-  let unreadable = 0;
-  let bytes = 0;
-  for (const { key, seq, kind, data } of page.rows) {
+  const { shown, ...rest } = await shownPage(nc, acl, { cursor, via: "leader" }, ({ key, data }) => {
     const lifecycle = parseLifecycle(key);
-    if (kind === "marker") continue;
     const row = AclRow.safeParse(parseJson(data)).data;
-    if (row === undefined || lifecycle === undefined) {
-      unreadable += 1;
-      continue;
-    }
+    if (row === undefined || lifecycle === undefined) return "unreadable";
     const by = row.allowSubscribe.filter((entry) => overlap(entry, channel)).slice(0, MAX_SHOWN_PATTERNS);
-    if (!row.durables || by.length === 0) continue;
-    const member = { id: dotForm(lifecycle.principal), name: row.name, by };
-    bytes += JSON.stringify(member).length;
-    if (bytes > MAX_BYTES && reached.length > 0) return { reached, unreadable, cursor: seq };
-    reached.push(member);
-  }
-  return page.cursor === undefined ? { reached, unreadable } : { reached, unreadable, cursor: page.cursor };
+    return row.durables && by.length > 0 ? { id: dotForm(lifecycle.principal), name: row.name, by } : undefined;
+  });
+  return { reached: shown, ...rest };
 }

@@ -5,6 +5,7 @@
  * narrowed row holds at once.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
+import { parseJson } from "../../../shared/broker/json-rows.ts";
 import { isMarker, leaderLast } from "../../../shared/broker/reads.ts";
 import { CotalError, ErrorCode, Outcome } from "../../../shared/protocol/base/errors.ts";
 import { kvKey } from "../../../shared/protocol/base/broker-subjects.ts";
@@ -31,7 +32,7 @@ export function storedAcl(nc: NatsConnection, space: string): AclReader {
     const entry = await leaderLast(nc, bucketStream(acl), kvKey(acl, ledgerKey.acl(principal, uid)));
     if (entry === undefined || isMarker(entry.headers))
       throw denied("this lifecycle may read nothing: it has no read list");
-    const row = AclRow.safeParse(JSON.parse(new TextDecoder().decode(entry.data)));
+    const row = AclRow.safeParse(parseJson(entry.data));
     if (!row.success) throw denied("the read list of this lifecycle does not parse");
     return readAcl(row.data.allowSubscribe);
   };

@@ -4,6 +4,7 @@
  * Invariant: this decides nothing. Who gets a copy was decided when it was written; here is only whom to look at.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
+import { parseJson } from "../../../shared/broker/json-rows.ts";
 import { allRows } from "../../../shared/broker/reads.ts";
 import { canonicalDigest, digestHex } from "../../../shared/protocol/base/canonical.ts";
 import { covers } from "../../../shared/protocol/base/channels.ts";
@@ -67,7 +68,7 @@ function* patternsOf(channel: string): Generator<string> {
 
 /** A join that is under way will hold it as soon as it is done. */
 function mayHold(data: Uint8Array, seq: number): boolean {
-  const row = MemberRow.safeParse(JSON.parse(new TextDecoder().decode(data))).data;
+  const row = MemberRow.safeParse(parseJson(data)).data;
   return row !== undefined && seq > row.join && (row.state !== "left" || seq <= row.leave);
 }
 

@@ -6,6 +6,7 @@
  *    nobody but an operator.
  * 2. One answer looks at so many lifecycles, and asks so much at a time.
  */
+import { parseJson } from "../../../shared/broker/json-rows.ts";
 import { leaderLast, isMarker, rowPage } from "../../../shared/broker/reads.ts";
 import { kvKey } from "../../../shared/protocol/base/broker-subjects.ts";
 import { CotalError, ErrorCode, Outcome } from "../../../shared/protocol/base/errors.ts";
@@ -79,12 +80,8 @@ export async function listOf({ store, space }: ProofParts, lifecycle: Lifecycle)
 export function readList(key: string, data: Uint8Array): Listed[] {
   const lifecycle = parseLifecycle(key);
   if (lifecycle === undefined) return [];
-  try {
-    const row = AclRow.safeParse(JSON.parse(new TextDecoder().decode(data))).data;
-    return row?.durables === true ? [{ lifecycle, row }] : [];
-  } catch {
-    return [];
-  }
+  const row = AclRow.safeParse(parseJson(data)).data;
+  return row?.durables === true ? [{ lifecycle, row }] : [];
 }
 
 async function pendingOf({ store, space }: ProofParts, listed: readonly Listed[]): Promise<MemberPending[]> {

@@ -6,6 +6,7 @@
  * 2. An answer tells of so many recipients, and reads so much for them; the next one goes on behind the last.
  */
 import { durableState } from "../../../shared/broker/durable-state.ts";
+import { parseJson } from "../../../shared/broker/json-rows.ts";
 import { type StoredEntry, allRows, isMarker, leaderGet, leaderLast, rowPage } from "../../../shared/broker/reads.ts";
 import { bucketStream, spaceNames } from "../../../shared/protocol/base/names.ts";
 import { kvKey } from "../../../shared/protocol/base/broker-subjects.ts";
@@ -126,7 +127,7 @@ export async function recordedAsks(parts: TraceParts, from: string, id: string, 
   for await (const { key, kind, data } of allRows(store, bucket.anycast, { filter: "r.>", limit: 512 })) {
     records += 1;
     if (records > RECORDS) return { found, whole: false };
-    const row = kind === "marker" ? undefined : AnycastRow.safeParse(parsed(data)).data;
+    const row = kind === "marker" ? undefined : AnycastRow.safeParse(parseJson(data)).data;
     const seq = parseAnycastKey(key)?.seq;
     if (row?.sender !== from || row.id !== keptId(id) || seq === undefined || known.has(seq)) continue;
     const request = await parts.statusOf(from, { seq, id });
@@ -139,16 +140,8 @@ async function classOf({ store, space }: ProofParts, channel: string): Promise<D
   const { channels } = spaceNames(space).bucket;
   const at = async (key: string): Promise<unknown> => {
     const entry = await leaderLast(store, bucketStream(channels), kvKey(channels, key));
-    return entry === undefined || isMarker(entry.headers) ? undefined : parsed(entry.data);
+    return entry === undefined || isMarker(entry.headers) ? undefined : parseJson(entry.data);
   };
   const [config, defaults] = await Promise.all([at(registryKey(channel)), at(DEFAULTS_KEY)]);
   return effectiveConfig(ChannelConfig.safeParse(config).data, ChannelDefaults.safeParse(defaults).data).deliveryClass;
-}
-
-function parsed(data: Uint8Array): unknown {
-  try {
-    return JSON.parse(new TextDecoder().decode(data));
-  } catch {
-    return undefined;
-  }
 }

@@ -1,6 +1,6 @@
 /** The ledger of serving instances, where the auth service writes it: each step is a request to it. */
 import { AuthCommand } from "../../../shared/grants/commands.ts";
-import type { ServingLedger } from "../../../shared/ledger/serving.ts";
+import type { ServingLedger } from "../../../shared/ledger/serving-type.ts";
 import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import { ServingAnswer, type ServingArgs } from "../../../shared/protocol/endpoint/auth-shapes.ts";
 import { type AskAuthOptions, askAuth } from "../ask-auth.ts";
