@@ -26,6 +26,7 @@ import type { Batching } from "./batching.ts";
 import { copyHeaders, readPost, targetOf } from "./copies.ts";
 import { type Member, includes } from "./cover.ts";
 import type { RowWriter } from "./member-store.ts";
+import { MAX_BEHIND } from "./reading-back.ts";
 import type { Change, Request, Requests } from "./requests.ts";
 import type { View } from "./view.ts";
 
@@ -33,8 +34,6 @@ import type { View } from "./view.ts";
 export const MAX_ROWS = 4096;
 /** Changes of one round: the marker names them. */
 const MAX_ROUND = 256;
-/** How far behind the frontier a cursor may lie: a join reads back that much and no more. */
-export const MAX_BEHIND = 10_000;
 const PAGE = 500;
 
 export type MembershipParts = {
@@ -141,7 +140,7 @@ type Step =
   | { readonly kind: "later" };
 
 function joinStep(
-  { view, rows, position }: MembershipParts,
+  { view, rows, position, requests }: MembershipParts,
   change: Change & { readonly kind: "join" },
   lastSeq: number,
   key: string,
@@ -162,6 +161,7 @@ function joinStep(
   const join = Math.max(cursor, left);
   if (join < position() - MAX_BEHIND) return { kind: "refuse", error: tooOld() };
   if (member === undefined && view.cover.of(lifecycle.key).length >= MAX_ROWS) return { kind: "refuse", error: full() };
+  if (!requests.readingBack.take(lifecycle, position() - join)) return { kind: "refuse", error: readTooMuch() };
   const row = { v: 1, pattern, state: "joining", join } as const;
   return { kind: "begin", run: () => (member === undefined ? rows.create(lifecycle, row) : rows.put(member, row)) };
 }
@@ -277,6 +277,17 @@ function tooOld(): CotalError {
     outcome: Outcome.NotExecuted,
     next: "read the frontier again, and join with that; history has what lies before",
   });
+}
+
+function readTooMuch(): CotalError {
+  return new CotalError(
+    ErrorCode.ResourceExhausted,
+    "joins of this member, or of its owner, have read back too many posts",
+    {
+      outcome: Outcome.NotExecuted,
+      next: "read the frontier again, and join with that; history has what lies before",
+    },
+  );
 }
 
 function full(): CotalError {
