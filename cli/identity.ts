@@ -8,15 +8,14 @@
  * 2. In an open space the lifecycle uid is drawn once and kept: without it an inbox would not
  *    survive the command (decision H37).
  */
-import { randomBytes } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Credentials } from "../shared/client/identity.ts";
 import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
-import { OPEN_OWNER, drawLifecycleUid, principal } from "../shared/protocol/base/principals.ts";
+import { OPEN_OWNER, principal } from "../shared/protocol/base/principals.ts";
 import type { AskedView } from "../shared/protocol/endpoint/exchange-shapes.ts";
 import { parseCreds } from "../shared/trust/creds.ts";
-import { createPrivate, trustPaths } from "../shared/trust/folder.ts";
+import { keptUid, trustPaths } from "../shared/trust/folder.ts";
 import { UsageError, argument } from "./exit.ts";
 import { EVERY_CHANNEL, LOCAL_OWNER, mintInto, renewInto } from "./minting.ts";
 import { assertKnown, operatorCredentials, withRail } from "./operator.ts";
@@ -78,7 +77,7 @@ function isOpen(target: Target): boolean {
 
 export function openCredentials(target: Target, actor: string): Credentials {
   const file = join(trustPaths(target.state).agents(target.space), `${actor}.uid`);
-  const uid = createPrivate(file, () => drawLifecycleUid(randomBytes));
+  const uid = keptUid(file);
   return { kind: "open", actor, uid, ...(target.secret === undefined ? {} : { secret: target.secret }) };
 }
 

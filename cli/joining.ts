@@ -50,5 +50,5 @@ const ASK_LEDGER =
 
 function readsOnly(list: readonly string[]): string {
   const reads = list.length === 0 ? "no channel" : list.slice(0, 20).join(", ");
-  return `this credential reads ${reads}; for more ask the operator (cotal mint --subscribe)`;
+  return `this credential reads ${reads}; for more ask the operator (cotal mint --subscribe, or cotal actor grant where people sign in)`;
 }

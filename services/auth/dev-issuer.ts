@@ -12,7 +12,6 @@
  * 3. Tokens go through the same checks as those of any other issuer (`edge/idp.ts`).
  */
 import { type JWK, SignJWT, createLocalJWKSet, importJWK } from "jose";
-import { z } from "zod";
 import { ExchangePath } from "../../shared/protocol/endpoint/exchange-shapes.ts";
 import { keptDevIssuer } from "../../shared/trust/dev-issuer.ts";
 import { jsonObject } from "../../shared/trust/nats-jwt.ts";
@@ -45,13 +44,10 @@ export type DevIssuer = {
   readonly beside: (other: IdentityProvider | undefined) => IdentityProvider;
 };
 
-const PrivateJwk = z.looseObject({ kty: z.literal("OKP"), crv: z.literal("Ed25519"), x: z.string(), d: z.string() });
-
 export async function createDevIssuer({ folder, space, now }: DevIssuerOptions): Promise<DevIssuer> {
   const issuer = `${ISSUER}${space}`;
   const audience = `cotal-dev:${space}`;
-  const { jwk: kept, subject } = keptDevIssuer(folder);
-  const jwk = PrivateJwk.parse(JSON.parse(kept));
+  const { jwk, subject } = keptDevIssuer(folder);
   const kid = "dev";
   const { kty, crv, x } = jwk;
   const keys: { keys: JWK[] } = { keys: [{ kty, crv, x, kid, alg: ALGORITHM, use: "sig" }] };

@@ -1,11 +1,13 @@
 /**
- * Serving the endpoint `delivery`: its own commands on one connection in front, the mediated reads on another; these,
- * proofs of delivery and all else have places of their own, so that no flood of either holds up a membership or the
- * end of somebody's connections.
+ * Serving the endpoint `delivery`: its own commands on one connection in front, the mediated reads on another.
+ *
+ * Invariant: reads, proofs of delivery, what the daemons ask, and all else have places of their own (decision 44). No
+ * flood of reads holds up a membership, and nothing that a member may ask the end of somebody's connections: whoever is
+ * thrown out could else prevent it.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import type { Registration } from "../../shared/client/registered.ts";
-import { DeliveryCommand, ReadCommand } from "../../shared/grants/commands.ts";
+import { BARRIER_COMMANDS, DeliveryCommand, RELOAD_COMMANDS, ReadCommand } from "../../shared/grants/commands.ts";
 import { EndpointName, type Incarnation } from "../../shared/protocol/endpoint/grammar.ts";
 import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
 import { type HandlerTable, type ServedEndpoint, type ServedEvent, serveEndpoint } from "../../shared/serve/serve.ts";
@@ -29,8 +31,18 @@ export type Served = {
 const READS: ReadonlySet<string> = new Set(Object.values(ReadCommand));
 /** Each looks at much, and nothing else waits for one. */
 const PROOFS: ReadonlySet<string> = new Set([DeliveryCommand.Pending, DeliveryCommand.Proof]);
+/** What nobody but a daemon may ask. */
+const DAEMONS: ReadonlySet<string> = new Set([...BARRIER_COMMANDS, ...RELOAD_COMMANDS, DeliveryCommand.AclSwept]);
 
-const laneOf = (command: string): string => (READS.has(command) ? "reads" : PROOFS.has(command) ? "proofs" : "");
+const LANES = [
+  ["reads", READS],
+  ["proofs", PROOFS],
+  ["daemons", DAEMONS],
+] as const;
+
+/** Commands of one lane share places. */
+export const deliveryLane = (command: string): string =>
+  LANES.find(([, commands]) => commands.has(command))?.[0] ?? "members";
 
 export function serveDelivery(
   { space, concurrency, perCaller, onServed }: Serving,
@@ -39,7 +51,7 @@ export function serveDelivery(
   return serveEndpoint({
     nc: front,
     heardOn: (command) => (READS.has(command) ? readFront : front),
-    lane: laneOf,
+    lane: deliveryLane,
     space,
     endpoint: EndpointName.Delivery,
     ...incarnation,

@@ -5,7 +5,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Connection } from "../../shared/broker/connect.ts";
-import { DESK_COMMANDS } from "../../shared/grants/commands.ts";
+import { DESK_COMMANDS, ProvisionerCommand } from "../../shared/grants/commands.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
 import { type ServedEndpoint, serveEndpoint } from "../../shared/serve/serve.ts";
@@ -16,6 +16,10 @@ import { startRecordWriter } from "./record-writer.ts";
 import { registerInstance, writeStatus } from "./service-records.ts";
 
 const isDesk = (command: string): boolean => DESK_COMMANDS.some((name) => name === command);
+
+/** Commands of one lane share places: what any member may ask takes none from the operator or from a daemon (decision 44). */
+export const provisionerLane = (command: string): string =>
+  isDesk(command) ? "desk" : command === ProvisionerCommand.DaemonEnter ? "daemons" : "members";
 
 /** A stop waits no longer for the word that it stops. */
 const FAREWELL_MS = 1_000;
@@ -45,6 +49,7 @@ export async function serve(
     handlers: provisionerHandlers(context, instanceId),
     registrationRevision: () => registrationRevision,
     publicDescriptor: true,
+    lane: provisionerLane,
     concurrency: options.concurrency,
     perCaller: options.perCaller,
     onServed: options.onServed,

@@ -3,19 +3,17 @@
  *
  * Invariants
  * 1. The auth service gets signing keys of its own, never an identity key and none of the provisioner's.
- * 2. Everything is drawn once; a second run finds it and changes nothing but a sentinel that ends soon.
+ * 2. Everything is drawn once; a second run finds it and changes nothing, and refuses what is not whole.
  */
-import { randomBytes } from "node:crypto";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { drawLifecycleUid } from "../../shared/protocol/base/principals.ts";
 import type { SpaceAccountOptions } from "../../shared/trust/accounts.ts";
 import { AuthFile, type AuthSpaceFile, bearerIssuer } from "../../shared/trust/auth-folder.ts";
-import { newBearerJwk } from "../../shared/trust/bearer.ts";
-import { createPrivate, keptKey, trustPaths } from "../../shared/trust/folder.ts";
+import { bearerSigner, newBearerJwk } from "../../shared/trust/bearer.ts";
+import { kept, keptAs, keptKey, keptUid, trustPaths } from "../../shared/trust/folder.ts";
 import { newKey } from "../../shared/trust/keys.ts";
-import { sentinelUser } from "../../shared/trust/sentinel.ts";
-import { type CurveKey, curveKeyFromSeed, newCurveKey } from "../../shared/trust/xkey.ts";
+import { assertSentinelOf, sentinelUser } from "../../shared/trust/sentinel.ts";
+import { curveKeyFromSeed, newCurveKey } from "../../shared/trust/xkey.ts";
 import type { SpaceTrust } from "./space-trust.ts";
 
 /** What the accounts must say so that the auth service can do its work. */
@@ -34,10 +32,10 @@ export function ensureAuthTrust(state: string, trust: SpaceTrust): AuthTrust {
   const front = keptKey(own(AuthFile.FrontSigner), "account");
   const store = keptKey(own(AuthFile.StoreSigner), "account");
   const user = keptKey(own(AuthFile.CalloutUser), "user");
-  const curve = keptCurve(own(AuthFile.Curve));
-  createPrivate(own(AuthFile.Bearer), newBearerJwk);
-  createPrivate(own(AuthFile.OwnerSecret), () => trust.ownerSecret.toString("hex"));
-  for (const file of [AuthFile.Uid, AuthFile.LedgerUid]) createPrivate(own(file), () => drawLifecycleUid(randomBytes));
+  const curve = kept(own(AuthFile.Curve), () => newCurveKey().seedText(), curveKeyFromSeed);
+  kept(own(AuthFile.Bearer), newBearerJwk, bearerSigner);
+  keptAs(own(AuthFile.OwnerSecret), trust.ownerSecret.toString("hex"));
+  for (const file of [AuthFile.Uid, AuthFile.LedgerUid]) keptUid(own(file));
   return {
     callout: { users: [user.publicKey], xkey: curve.publicKey, signers: [authSigner.publicKey] },
     moreSigners: { front: [front.publicKey], store: [store.publicKey] },
@@ -49,22 +47,18 @@ export function publishAuth(state: string, { space, keys }: SpaceTrust, nowSecon
   const paths = trustPaths(state);
   const signer = keptKey(join(paths.auth(space), AuthFile.AuthSigner), "account");
   const account = keys.auth.publicKey;
-  createPrivate(paths.sentinel(space), () =>
-    sentinelUser({ account, signer, userKey: newKey("user").publicKey, nowSeconds }),
+  kept(
+    paths.sentinel(space),
+    () => sentinelUser({ account, signer, userKey: newKey("user").publicKey, nowSeconds }),
+    (text) => assertSentinelOf(account, text),
   );
-  createPrivate(join(paths.auth(space), AuthFile.Space), () =>
-    JSON.stringify({
-      v: 1,
-      space,
-      auth: account,
-      front: keys.front.publicKey,
-      store: keys.store.publicKey,
-      issuer: bearerIssuer(space, account),
-    } satisfies AuthSpaceFile),
-  );
-}
-
-function keptCurve(path: string): CurveKey {
-  createPrivate(path, () => newCurveKey().seedText());
-  return curveKeyFromSeed(readFileSync(path, "utf8"));
+  const file: AuthSpaceFile = {
+    v: 1,
+    space,
+    auth: account,
+    front: keys.front.publicKey,
+    store: keys.store.publicKey,
+    issuer: bearerIssuer(space, account),
+  };
+  keptAs(join(paths.auth(space), AuthFile.Space), JSON.stringify(file));
 }

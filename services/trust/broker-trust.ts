@@ -3,7 +3,9 @@
  * it is broker-wide and touches every space (§9).
  */
 import { encodeToken } from "../../shared/protocol/base/principals.ts";
-import { createPrivate, keptKey, trustPaths } from "../../shared/trust/folder.ts";
+import { kept, keptKey, trustPaths } from "../../shared/trust/folder.ts";
+import { OPERATOR_NKEY } from "../../shared/protocol/base/grammar.ts";
+import { verifiedClaims } from "../../shared/trust/nats-jwt.ts";
 import { operatorJwt, systemJwt } from "../../shared/trust/accounts.ts";
 import { type SigningKey, newKey } from "../../shared/trust/keys.ts";
 import { mintUser } from "../../shared/trust/jwt.ts";
@@ -36,8 +38,21 @@ export async function ensureBrokerTrust(state: string): Promise<BrokerTrust> {
     operator,
     system,
     systemSigner,
-    operatorJwt: createPrivate(paths.operatorJwt, () => signed[0]),
-    systemJwt: createPrivate(paths.systemJwt, () => signed[1]),
+    operatorJwt: kept(paths.operatorJwt, () => signed[0], signedBy(operator, operator)),
+    systemJwt: kept(paths.systemJwt, () => signed[1], signedBy(operator, system)),
+  };
+}
+
+const MAX_CLAIMS = 64 * 1024;
+
+/** Claims of that key, which this operator has signed: others would be a broker that knows none of our accounts. */
+function signedBy(operator: SigningKey, subject: SigningKey): (jwt: string) => string {
+  return (jwt) => {
+    const read = verifiedClaims(Buffer.from(jwt), MAX_CLAIMS, OPERATOR_NKEY);
+    if (!read.ok || read.issuer !== operator.publicKey || read.claims["sub"] !== subject.publicKey) {
+      throw new TypeError("of another trust");
+    }
+    return jwt;
   };
 }
 

@@ -8,16 +8,15 @@
  *    dial; it is listed for the ledger before it is written.
  */
 import { randomBytes } from "node:crypto";
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { HolderScope } from "../../shared/grants/client-profiles.ts";
 import { Life, type ScopeOf } from "../../shared/grants/matrix.ts";
 import { Account } from "../../shared/grants/row.ts";
-import { drawLifecycleUid, drawNonce, principal } from "../../shared/protocol/base/principals.ts";
+import { drawNonce, principal } from "../../shared/protocol/base/principals.ts";
 import type { SpaceAccountOptions } from "../../shared/trust/accounts.ts";
 import { formatCreds, readCredsFile } from "../../shared/trust/creds.ts";
 import { DeliveryFile, type DeliverySpaceFile } from "../../shared/trust/delivery-folder.ts";
-import { createPrivate, keptKey, trustPaths, writePrivate } from "../../shared/trust/folder.ts";
+import { keptAs, keptKey, keptUid, trustPaths, writePrivate } from "../../shared/trust/folder.ts";
 import { type CredentialView, mintUser } from "../../shared/trust/jwt.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { systemOwner } from "../../shared/trust/owner.ts";
@@ -32,8 +31,8 @@ export function ensureDeliveryTrust(
   const folder = trustPaths(state).delivery(trust.space);
   const front = keptKey(join(folder, DeliveryFile.FrontSigner), "account");
   const store = keptKey(join(folder, DeliveryFile.StoreSigner), "account");
-  createPrivate(join(folder, DeliveryFile.OwnerSecret), () => trust.ownerSecret.toString("hex"));
-  createPrivate(join(folder, DeliveryFile.Uid), () => drawLifecycleUid(randomBytes));
+  keptAs(join(folder, DeliveryFile.OwnerSecret), trust.ownerSecret.toString("hex"));
+  keptUid(join(folder, DeliveryFile.Uid));
   return { moreSigners: { front: [front.publicKey], store: [store.publicKey] } };
 }
 
@@ -77,7 +76,7 @@ async function renewed<Name extends SystemProfile>(
   const held = heldCredential(path);
   if (held !== undefined && (held.expires ?? 0) - nowSeconds > Life.Static / 2) return;
   const user = newKey("user");
-  const uid = readFileSync(join(folder, DeliveryFile.Uid), "utf8").trim();
+  const uid = keptUid(join(folder, DeliveryFile.Uid));
   const holder = { principal: principal(systemOwner(ownerSecret, space), "delivery"), uid };
   const expires = nowSeconds + Life.Static;
   const { jwt } = await mintUser<Name>({
@@ -111,14 +110,13 @@ function heldCredential(path: string): CredentialView | undefined {
 
 /** The last step: the file that makes the folder whole. */
 export function publishDelivery(state: string, { space, keys }: SpaceTrust, mode: DeliverySpaceFile["mode"]): void {
-  createPrivate(join(trustPaths(state).delivery(space), DeliveryFile.Space), () =>
-    JSON.stringify({
-      v: 1,
-      space,
-      mode,
-      front: keys.front.publicKey,
-      store: keys.store.publicKey,
-      auth: keys.auth.publicKey,
-    } satisfies DeliverySpaceFile),
-  );
+  const file: DeliverySpaceFile = {
+    v: 1,
+    space,
+    mode,
+    front: keys.front.publicKey,
+    store: keys.store.publicKey,
+    auth: keys.auth.publicKey,
+  };
+  keptAs(join(trustPaths(state).delivery(space), DeliveryFile.Space), JSON.stringify(file));
 }

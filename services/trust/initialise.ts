@@ -6,6 +6,7 @@
  * broker                 before the broker: its trust, and the files that its configuration includes
  * spaces SPACE...        once it runs: accounts and keys of these spaces, each daemon's where that daemon mounts it
  * folders SPACE...       before a restore of these spaces: where their keys will lie, and nothing in it
+ *   --root DIR           the places below lie under it (default: /)
  * ```
  *
  * ```
@@ -18,19 +19,31 @@
  * Invariants
  * 1. The trust program alone reads and draws keys, as a process of its own; here folders are laid out.
  * 2. A folder of a space is linked to its volume before anything is written into it.
+ * 3. What is there and is not what it should be is refused by name: never made anew, never passed on.
  */
 import { spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { existsSync, mkdirSync, readFileSync, symlinkSync } from "node:fs";
+import { existsSync, lstatSync, mkdirSync, readFileSync, readlinkSync, symlinkSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { CotalError, ErrorCode, badRequest, toCotalError } from "../../shared/protocol/base/errors.ts";
+import { parseArgs } from "node:util";
+import { CotalError, ErrorCode, Outcome, badRequest, toCotalError } from "../../shared/protocol/base/errors.ts";
 import { spaceToken } from "../../shared/protocol/base/subjects.ts";
-import { createPrivate, trustPaths, writePrivate } from "../../shared/trust/folder.ts";
+import { kept, keptSecret, trustPaths, writePrivate } from "../../shared/trust/folder.ts";
 import { keptDevIssuer } from "../../shared/trust/dev-issuer.ts";
 import { jsonObject } from "../../shared/trust/nats-jwt.ts";
 import { operatorConfigText } from "./server-config.ts";
 
-const PLACE = { state: "/state", broker: "/broker/trust", keys: "/keys", desk: "/desk" } as const;
+const { values, positionals } = parseArgs({
+  options: { root: { type: "string", default: "/" } },
+  allowPositionals: true,
+});
+const under = (...path: readonly string[]): string => join(values.root, ...path);
+const PLACE = {
+  state: under("state"),
+  broker: under("broker", "trust"),
+  keys: under("keys"),
+  desk: under("desk"),
+} as const;
 /** Where the loopback exchange of the first space is published; of each further one, the next port. */
 const FACE_PORT = 7480;
 const SERVER = process.env["COTAL_SERVERS"] ?? "nats://broker:4222";
@@ -53,9 +66,7 @@ function broker(): void {
 
 /** What the brokers of a cluster know of each other. Whoever is a route is believed everything: it needs a secret. */
 function clusterText(brokers: readonly string[]): string {
-  const secret = createPrivate(join(trustPaths(PLACE.state).root, "route.secret"), () =>
-    randomBytes(32).toString("hex"),
-  );
+  const secret = keptSecret(join(state.root, "route.secret")).toString("hex");
   const routes = brokers.map((name) => JSON.stringify(`nats://route:${secret}@${name}:6222`));
   return [
     "name: cotal",
@@ -83,8 +94,10 @@ function space(name: string, port: number): void {
   trust("space", "--space", name, "--server", SERVER.split(",")[0] ?? "");
   if (!existsSync(state.sentinel(name))) return;
   writePrivate(desk.sentinel(name), readFileSync(state.sentinel(name), "utf8"));
-  const capability = createPrivate(join(PLACE.keys, "auth", name, "face.capability"), () =>
-    randomBytes(32).toString("base64url"),
+  const capability = kept(
+    join(PLACE.keys, "auth", name, "face.capability"),
+    () => randomBytes(32).toString("base64url"),
+    lawfulCapability,
   );
   // The auth service mounts its folder read-only.
   if (process.env["COTAL_AUTH_DEV_ISSUER"] === "true") keptDevIssuer(state.auth(name));
@@ -92,11 +105,23 @@ function space(name: string, port: number): void {
   writePrivate(join(PLACE.desk, "run", `exchange-${name}.json`), JSON.stringify(face));
 }
 
-/** What is written at `path` lies in `target`, which is another volume. */
+function lawfulCapability(text: string): string {
+  if (!/^[A-Za-z0-9_-]{43}$/.test(text)) throw new TypeError("malformed");
+  return text;
+}
+
+/** What is written at `path` lies in `target`, which is another volume: a folder there instead would reach no daemon. */
 function link(path: string, target: string): void {
   mkdirSync(target, { recursive: true, mode: 0o700 });
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-  if (!existsSync(path)) symlinkSync(target, path);
+  const found = lstatSync(path, { throwIfNoEntry: false });
+  if (found === undefined) symlinkSync(target, path);
+  else if (!found.isSymbolicLink() || readlinkSync(path) !== target) {
+    throw new CotalError(ErrorCode.FailedPrecondition, `${path} is no link to ${target}`, {
+      outcome: Outcome.NotExecuted,
+      next: `move what it holds into ${target}, remove ${path}, and run this again`,
+    });
+  }
 }
 
 /** One run of the trust program, whose answer is passed on. */
@@ -109,7 +134,7 @@ function trust(...args: readonly string[]): void {
   if (status !== 0) process.exit(status ?? 1);
 }
 
-const [what = "", ...names] = process.argv.slice(2);
+const [what = "", ...names] = positionals;
 try {
   if (what === "broker") broker();
   else if (what === "spaces") spaces(names.flatMap((list) => list.split(",")));

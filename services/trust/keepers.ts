@@ -18,11 +18,18 @@ import { z } from "zod";
 import { Account } from "../../shared/grants/row.ts";
 import { Life } from "../../shared/grants/matrix.ts";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
-import { drawLifecycleUid, drawNonce, principal } from "../../shared/protocol/base/principals.ts";
+import { drawNonce, principal } from "../../shared/protocol/base/principals.ts";
 import { formatCreds } from "../../shared/trust/creds.ts";
 import { AuthFile } from "../../shared/trust/auth-folder.ts";
 import { DeliveryFile } from "../../shared/trust/delivery-folder.ts";
-import { ProvisionerFile, createPrivate, readKept, trustPaths, writePrivate } from "../../shared/trust/folder.ts";
+import {
+  ProvisionerFile,
+  createPrivate,
+  keptUid,
+  readKept,
+  trustPaths,
+  writePrivate,
+} from "../../shared/trust/folder.ts";
 import { mintUser } from "../../shared/trust/jwt.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { secret } from "../../shared/trust/own-folder.ts";
@@ -135,7 +142,7 @@ export async function keeperCredential(
 ): Promise<{ readonly creds: string; readonly owner: string }> {
   const { space, keys, ownerSecret } = trust;
   const paths = trustPaths(state);
-  const uid = createPrivate(join(paths.spaceTrust(space), `${keeper}.uid`), () => drawLifecycleUid(randomBytes));
+  const uid = keptUid(join(paths.spaceTrust(space), `${keeper}.uid`));
   const owner = systemOwner(ownerSecret, space);
   const holder = { principal: principal(owner, keeper), uid };
   const user = newKey("user");

@@ -20,9 +20,10 @@ import { type SpaceKeys } from "../../shared/trust/accounts.ts";
 import { formatCreds, readCredsFile } from "../../shared/trust/creds.ts";
 import {
   ProvisionerFile,
-  createPrivate,
+  keptAs,
   keptKey,
   keptSecret,
+  keptUid,
   readKept,
   trustPaths,
   writePrivate,
@@ -54,17 +55,15 @@ export function ensureSpaceTrust(state: string, space: string): SpaceTrust {
     frontSigner: keptKey(join(theirs, ProvisionerFile.FrontSigner), "account"),
     storeSigner: keptKey(join(theirs, ProvisionerFile.StoreSigner), "account"),
   };
-  for (const file of [ProvisionerFile.Uid, ProvisionerFile.LedgerUid]) {
-    createPrivate(join(theirs, file), () => drawLifecycleUid(randomBytes));
-  }
+  for (const file of [ProvisionerFile.Uid, ProvisionerFile.LedgerUid]) keptUid(join(theirs, file));
   return { space, keys, ownerSecret: keptSecret(join(theirs, ProvisionerFile.OwnerSecret)) };
 }
 
 /** The last step: from now on the provisioner may take the space up. */
 export function publishSpace(state: string, { space, keys }: SpaceTrust, auth: SpaceFile["auth"]): void {
-  createPrivate(join(trustPaths(state).provisioner(space), ProvisionerFile.Space), () =>
-    JSON.stringify({ v: 1, front: keys.front.publicKey, store: keys.store.publicKey, auth } satisfies SpaceFile),
-  );
+  const { front, store } = keys;
+  const file: SpaceFile = { v: 1, front: front.publicKey, store: store.publicKey, auth };
+  keptAs(join(trustPaths(state).provisioner(space), ProvisionerFile.Space), JSON.stringify(file));
 }
 
 /**
@@ -90,7 +89,7 @@ export async function ensureOperatorCredential(
     else if (expires - nowSeconds > Life.Static / 2) return;
   }
   const user = newKey("user");
-  const uid = createPrivate(uidPath, () => drawLifecycleUid(randomBytes));
+  const uid = keptUid(uidPath);
   const holder = { principal: principal(systemOwner(trust.ownerSecret, trust.space), "operator"), uid };
   const expires = nowSeconds + Life.Static;
   const { jwt } = await mintUser({

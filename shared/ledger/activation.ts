@@ -127,6 +127,6 @@ function taken(p: Principal): CotalError {
 export function notCurrent(p: Principal, why: string): CotalError {
   return new CotalError(ErrorCode.FailedPrecondition, `${dotForm(p)} gets no credential: ${why}`, {
     outcome: Outcome.NotExecuted,
-    next: "run cotal doctor; a frozen gate names the operation that holds it",
+    next: "an operation takes seconds: try again; if it stays so, cotal doctor says how to complete it",
   });
 }

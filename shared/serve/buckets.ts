@@ -1,5 +1,5 @@
 /**
- * Token buckets by key: how often something may happen for one actor, one owner, one address.
+ * Token buckets by key: how often something may happen for one actor, one owner, one address, or how much of it.
  *
  * Invariants
  * 1. A refusal costs nothing: who waits as long as they were told is let in, however often they asked.
@@ -19,10 +19,10 @@ export type Rate = {
 type Bucket = { level: number; at: number };
 
 export type Buckets = {
-  /** Seconds to wait until one more is allowed; 0 if it is now. Takes nothing. */
-  readonly wait: (key: string) => number;
-  /** Takes one, if there is one. */
-  readonly take: (key: string) => void;
+  /** Seconds to wait until one more (or `amount`, at most the burst) is allowed; 0 if it is now. Takes nothing. */
+  readonly wait: (key: string, amount?: number) => number;
+  /** Takes one, or `amount`, if it is there. */
+  readonly take: (key: string, amount?: number) => void;
   readonly size: () => number;
 };
 
@@ -36,12 +36,12 @@ export function createBuckets(rate: Rate, keys: number, now: () => number): Buck
   }
 
   return {
-    wait: (key) => {
-      const missing = 1 - level(key);
+    wait: (key, amount = 1) => {
+      const missing = amount - level(key);
       return missing <= 0 ? 0 : Math.max(1, Math.ceil(missing / perMs / 1000));
     },
-    take: (key) => {
-      const left = level(key) - 1;
+    take: (key, amount = 1) => {
+      const left = level(key) - amount;
       if (left >= 0) kept.set(key, { level: left, at: now() });
     },
     size: () => kept.size,

@@ -8,8 +8,8 @@
  * 1. A stored copy and a subject of no form are dropped before anything of them is read.
  * 2. The reply rides the rail derived from the request subject; a transport reply target is ignored.
  * 3. The class rail is subscribed through the queue of the endpoint's name and not otherwise.
- * 4. What runs at once is bounded, in all and for one caller; over it the answer is `resource-exhausted`,
- *    not memory.
+ * 4. What runs at once is bounded, in all, for one caller and for one owner; over it the answer is
+ *    `resource-exhausted`, not memory. What everybody may ask (`describe`) takes no place from anything else.
  * 5. `stop` takes no new request and lets every running one answer.
  * 6. Nothing that a caller sends, a handler returns, or the connection does makes an answer reject: a
  *    rejection that nobody hears ends the process, and with it every other space.
@@ -97,7 +97,7 @@ export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoi
   const { lane = () => "" } = options;
   const lanes = new Map<string, Places>();
   const placesOf = (command: string): Places => {
-    const name = lane(command);
+    const name = command === DESCRIBE ? DESCRIBE : lane(command);
     const places = lanes.get(name) ?? createPlaces(options.concurrency, options.perCaller);
     lanes.set(name, places);
     return places;

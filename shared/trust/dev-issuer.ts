@@ -3,18 +3,27 @@
  * service's folder. Drawn once; where that folder is mounted read-only, by whoever made it.
  */
 import { generateKeyPairSync, randomBytes } from "node:crypto";
+import { z } from "zod";
 import { join } from "node:path";
 import { encodeToken } from "../protocol/base/principals.ts";
 import { AuthFile } from "./auth-folder.ts";
-import { createPrivate } from "./folder.ts";
+import { kept } from "./folder.ts";
 
 /** The private JWK and the subject, as text. */
-export function keptDevIssuer(folder: string): { readonly jwk: string; readonly subject: string } {
+export function keptDevIssuer(folder: string): { readonly jwk: DevJwk; readonly subject: string } {
   return {
-    jwk: createPrivate(join(folder, "dev-issuer.jwk"), newJwk),
-    subject: createPrivate(join(folder, AuthFile.DevPerson), () => encodeToken(randomBytes(17), 26)),
+    jwk: kept(join(folder, "dev-issuer.jwk"), newJwk, (text) => DevJwk.parse(JSON.parse(text))),
+    subject: kept(
+      join(folder, AuthFile.DevPerson),
+      () => encodeToken(randomBytes(17), 26),
+      (text) => Subject.parse(text),
+    ),
   };
 }
+
+const DevJwk = z.looseObject({ kty: z.literal("OKP"), crv: z.literal("Ed25519"), x: z.string(), d: z.string() });
+export type DevJwk = z.infer<typeof DevJwk>;
+const Subject = z.string().regex(/^[a-z2-7]{26}$/);
 
 function newJwk(): string {
   return JSON.stringify(generateKeyPairSync("ed25519").privateKey.export({ format: "jwk" }));

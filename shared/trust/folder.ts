@@ -19,7 +19,9 @@ import { randomBytes } from "node:crypto";
 import { chmodSync, existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
+import { drawLifecycleUid } from "../protocol/base/principals.ts";
 import { type KeyKind, type SigningKey, keyFromSeed, newKey } from "./keys.ts";
+import { lawfulUid, secret } from "./own-folder.ts";
 
 /** Paths of a state folder. */
 export function trustPaths(state: string) {
@@ -114,13 +116,43 @@ function orRemoved(temporary: string, write: () => void): void {
   }
 }
 
-/** A key kept in a file: drawn at first use, then always the same. */
-export function keptKey(path: string, kind: KeyKind): SigningKey {
-  return parsed(
+/**
+ * What a file holds: made at first use, then always the same. Throws `failed-precondition` for one that holds
+ * anything else, whoever wrote it: half of a key must never be passed on as if it were one.
+ */
+export function kept<T>(path: string, make: () => string, parse: (text: string) => T): T {
+  return parsed(path, createPrivate(path, make), parse);
+}
+
+/** A text that other files have decided. Throws `failed-precondition` for a file that says something else. */
+export function keptAs(path: string, text: string): void {
+  kept(
     path,
-    createPrivate(path, () => newKey(kind).seedText()),
-    keyFromSeed,
+    () => text,
+    (held) => {
+      if (held !== text) throw new TypeError("of another trust");
+    },
   );
+}
+
+const LEAD: Readonly<Record<KeyKind, string>> = { operator: "O", account: "A", user: "U" };
+
+/** A key of that kind. */
+export function keptKey(path: string, kind: KeyKind): SigningKey {
+  return kept(
+    path,
+    () => newKey(kind).seedText(),
+    (text) => {
+      const key = keyFromSeed(text);
+      if (!key.publicKey.startsWith(LEAD[kind])) throw new TypeError("of another kind");
+      return key;
+    },
+  );
+}
+
+/** A lifecycle UID, drawn at first use. */
+export function keptUid(path: string): string {
+  return kept(path, () => drawLifecycleUid(randomBytes), lawfulUid);
 }
 
 /** A file of this folder, parsed. Throws `failed-precondition` for one that is wrong. */
@@ -142,8 +174,5 @@ function parsed<T>(path: string, text: string, parse: (text: string) => T): T {
 
 /** 32 random bytes kept in a file as hex. */
 export function keptSecret(path: string): Buffer {
-  return Buffer.from(
-    createPrivate(path, () => randomBytes(32).toString("hex")),
-    "hex",
-  );
+  return kept(path, () => randomBytes(32).toString("hex"), secret);
 }

@@ -8,8 +8,10 @@
  * It carries no limits: the broker applies them to the connection while it waits for the callout, and
  * would end it with a word about subscriptions (measured).
  */
+import { ACCOUNT_NKEY } from "../protocol/base/grammar.ts";
+import { badRequest } from "../protocol/base/errors.ts";
 import type { SigningKey } from "./keys.ts";
-import { signedJwt } from "./nats-jwt.ts";
+import { signedJwt, verifiedClaims } from "./nats-jwt.ts";
 
 /**
  * Ten years. Its end would lock out everybody at once and protect nobody: what ends is the bearer. It is
@@ -48,4 +50,14 @@ export function sentinelUser({ account, signer, userKey, nowSeconds }: SentinelR
     },
     signer,
   );
+}
+
+const MAX_SENTINEL_BYTES = 4096;
+
+/** Throws `bad-request` for a text that is no sentinel of this account. */
+export function assertSentinelOf(account: string, jwt: string): void {
+  const read = verifiedClaims(Buffer.from(jwt), MAX_SENTINEL_BYTES, ACCOUNT_NKEY);
+  const nats = read.ok ? read.claims["nats"] : undefined;
+  const named = typeof nats === "object" && nats !== null && "issuer_account" in nats ? nats.issuer_account : undefined;
+  if (named !== account) throw badRequest("this is no sentinel of that account");
 }

@@ -68,7 +68,15 @@ describe("A.08 the check of a space", () => {
       ["durable", expect.stringContaining(`no ${name("dm", one)}`)],
       ["durable", expect.stringContaining("max_ack_pending is 7, and 256 is needed")],
     ]);
-    await space.call("deprovision", { principal: "x" }).catch(() => undefined);
+    const advice = async (signedIn: boolean): Promise<string[]> => {
+      const findings = await lifecycles(signedIn ? { ...context, authority: undefined } : context, Date.now());
+      return findings.map(({ next }) => next.replace(/u_[a-z2-7]+\./, "").replace(/(?:missing|changed)/, "WHO"));
+    };
+    // Each names a command that there is in such a space.
+    expect(new Set(await advice(false))).toEqual(new Set(["end it and mint it again: cotal deprovision WHO"]));
+    expect(new Set(await advice(true))).toEqual(
+      new Set(["end it and grant it again: cotal actor retire WHO, then cotal actor grant"]),
+    );
     await api(store, `CONSUMER.CREATE.DLV_main.${name("dlv", other)}`, {
       stream_name: "DLV_main",
       config: info["config"] as object,

@@ -365,3 +365,25 @@ test("W8.23 groups share the members, and each member is in one", async () => {
   }
   await rig.stop();
 });
+
+describe("W7.11 joins that read back again and again", () => {
+  test("are refused after twice what one may read, the loop goes on, and a fresh frontier is taken at once", async () => {
+    const [greedy, other] = [await rig.member("greedy"), await rig.member("other")];
+    const cursor = await rig.frontier();
+    const [subject, words] = [rig.posterSubject("far.a.b.c"), JSON.stringify({ id: "x" })];
+    const posts = Array.from({ length: 9000 }, () => rig.nc.publish(subject, words));
+    await rig.nc.flush();
+    await until("all are stored", async () => (await rig.frontier()) === cursor + posts.length);
+    await withWriter(async (running) => {
+      await rig.passed(await rig.post("elsewhere", "the position is behind them"));
+      const join = (pattern: string) => running.ask(joining(greedy, pattern, cursor));
+      expect([await join("far.a.b.>"), await join("far.a.>")]).toMatchObject([
+        { state: "joined" },
+        { state: "joined" },
+      ]);
+      expect(await failure(join("far.>"))).toMatchObject({ code: "resource-exhausted" });
+      expect(await joined(running, other, "far.>")).toMatchObject({ state: "joined" });
+      expect(await joined(running, greedy, "far.>")).toMatchObject({ state: "joined" });
+    });
+  }, 60_000);
+});

@@ -42,6 +42,12 @@ async function enters({ jwt, sign, view }: Minted): Promise<void> {
   await connection.close();
 }
 
+/** The delivery service serves, through front, and writes, into the store. */
+async function joins(as: Minted): Promise<void> {
+  const membership = await space.call("durable-join", { channel: "general", cursor: 0 }, { as, endpoint: "delivery" });
+  expect(membership).toMatchObject({ state: "joined" });
+}
+
 // Each in a space of its own.
 describe.concurrent("A.07 rotation of signing keys", () => {
   test("former and new keys both count until it is finished, and then the new ones alone", async () => {
@@ -51,7 +57,9 @@ describe.concurrent("A.07 rotation of signing keys", () => {
     expect(signer()).not.toBe(before);
     await enters(old);
     // A daemon that was not restarted signs with its former keys, and is heard.
-    await enters(await space.mint({ actor: "between", subscribe: ["general"] }));
+    const between = await space.mint({ actor: "between", subscribe: ["general"] });
+    await enters(between);
+    await joins(between);
     await space.provisioner.kill("SIGTERM");
     await space.provisioner.restart();
     const fresh = await space.mint({ actor: "fresh", subscribe: ["general"] });
@@ -60,9 +68,12 @@ describe.concurrent("A.07 rotation of signing keys", () => {
     expect(await keys("finish")).toMatchObject({ kind: "rotation-finished", keys: 4 });
     expect(await failure(enters(old))).toMatchObject({ code: "unauthenticated" });
     await enters(fresh);
-    await enters(await space.mint({ actor: "later", subscribe: ["general"] }));
+    const later = await space.mint({ actor: "later", subscribe: ["general"] });
+    await enters(later);
+    // The delivery service was not restarted at all: its connections end, and it comes back with its new keys.
+    await expect.poll(() => joins(later).then(() => "joined", String), { timeout: 60_000 }).toBe("joined");
     expect(await keys("finish")).toMatchObject({ keys: 0 });
-  }, 120_000);
+  }, 240_000);
 
   test("A.07 the callout's seal and the bearers' key change hands while people come and go", async () => {
     const own = (file: string): string => join(people.state, "spaces", "main", "auth", file);

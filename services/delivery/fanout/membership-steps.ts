@@ -9,17 +9,17 @@ import { isConcrete } from "../../../shared/protocol/base/channels.ts";
 import type { Membership } from "../../../shared/protocol/endpoint/delivery-shapes.ts";
 import type { Member } from "./cover.ts";
 import type { RowWriter } from "./member-store.ts";
-import type { Change } from "./requests.ts";
+import { MAX_BEHIND } from "./reading-back.ts";
+import type { Change, Requests } from "./requests.ts";
 import type { View } from "./view.ts";
 
 /** Rows of one lifecycle, also those that were left: their number is all that a lifecycle can make grow. */
 const MAX_ROWS = 4096;
-/** How far behind the frontier a cursor may lie: a join reads back that much and no more. */
-const MAX_BEHIND = 10_000;
 
 export type StepParts = {
   readonly view: View;
   readonly rows: RowWriter;
+  readonly requests: Requests;
   /** Everything at or below it has its copies. */
   readonly position: () => number;
 };
@@ -31,7 +31,7 @@ export type Step =
   | { readonly kind: "later" };
 
 export function joinStep(
-  { view, rows, position }: StepParts,
+  { view, rows, position, requests }: StepParts,
   change: Change & { readonly kind: "join" },
   lastSeq: number,
   key: string,
@@ -52,6 +52,7 @@ export function joinStep(
   const join = Math.max(cursor, left);
   if (join < position() - MAX_BEHIND) return { kind: "refuse", error: tooOld() };
   if (member === undefined && view.cover.of(lifecycle.key).length >= MAX_ROWS) return { kind: "refuse", error: full() };
+  if (!requests.readingBack.take(lifecycle, position() - join)) return { kind: "refuse", error: readTooMuch() };
   const row = { v: 1, pattern, state: "joining", join } as const;
   return { kind: "begin", run: () => (member === undefined ? rows.create(lifecycle, row) : rows.put(member, row)) };
 }
@@ -102,6 +103,17 @@ function tooOld(): CotalError {
     outcome: Outcome.NotExecuted,
     next: "read the frontier again, and join with that; history has what lies before",
   });
+}
+
+function readTooMuch(): CotalError {
+  return new CotalError(
+    ErrorCode.ResourceExhausted,
+    "joins of this member, or of its owner, have read back too many posts",
+    {
+      outcome: Outcome.NotExecuted,
+      next: "read the frontier again, and join with that; history has what lies before",
+    },
+  );
 }
 
 function full(): CotalError {

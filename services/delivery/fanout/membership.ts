@@ -17,13 +17,13 @@ import { ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
 import type { Member } from "./cover.ts";
 import { type CopyParts, copyJoined } from "./joined-copies.ts";
 import { type StepParts, joinStep, leaveStep, mayNot, membershipOf } from "./membership-steps.ts";
-import type { Request, Requests } from "./requests.ts";
+import type { Request } from "./requests.ts";
 import type { View } from "./view.ts";
 
 /** Changes of one round: the marker names them. */
 const MAX_ROUND = 256;
 
-export type MembershipParts = StepParts & CopyParts & { readonly requests: Requests };
+export type MembershipParts = StepParts & CopyParts;
 
 /** Is there a change to make, or one to finish? */
 export function hasChanges({ view, requests }: Pick<MembershipParts, "view" | "requests">): boolean {

@@ -2,13 +2,15 @@
  * Changes of membership that somebody asks for, until the loop of their group takes them (`delivery.md` 4).
  *
  * Invariants
- * 1. Bounded by what the endpoint serves at once; whoever has given up waiting is taken out.
+ * 1. Bounded by what the endpoint serves at once: so each ends, and gives its place back, also where its caller has
+ *    given up waiting.
  * 2. A request is judged by a look at the stores that began after it came, and by none before: whoever asks for what
  *    was stored a moment ago is not refused by what was read before that.
  */
-import type { CotalError } from "../../../shared/protocol/base/errors.ts";
+import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import type { Membership } from "../../../shared/protocol/endpoint/delivery-shapes.ts";
 import type { Lifecycle } from "../../../shared/protocol/ledger/member-rows.ts";
+import { type ReadingBack, createReadingBack } from "./reading-back.ts";
 
 export type Change =
   | { readonly kind: "join"; readonly lifecycle: Lifecycle; readonly pattern: string; readonly cursor: number }
@@ -27,6 +29,8 @@ export type Requests = {
   /** Those that may be judged. */
   readonly waiting: () => readonly Request[];
   readonly refuseAll: (error: CotalError) => void;
+  /** What joins of this loop may still read back. */
+  readonly readingBack: ReadingBack;
 };
 
 export function createRequests(onAsked: () => void): Requests {
@@ -49,13 +53,21 @@ export function createRequests(onAsked: () => void): Requests {
           refuse: (error) => settle(() => reject(error)),
         };
         waiting.add(request);
-        // The server answers a caller whose time is up; here nobody waits any more.
-        signal.addEventListener("abort", () => waiting.delete(request), { once: true });
+        if (signal.aborted) return request.refuse(gaveUp());
+        signal.addEventListener("abort", () => request.refuse(gaveUp()), { once: true });
         onAsked();
       }),
     waiting: () => [...waiting].filter((request) => judged.has(request)),
+    readingBack: createReadingBack(() => performance.now()),
     refuseAll: (error) => {
       for (const request of waiting) request.refuse(error);
     },
   };
+}
+
+/** What was begun goes on: whether the row is changed is told by the list of memberships. */
+function gaveUp(): CotalError {
+  return new CotalError(ErrorCode.DeadlineExceeded, "the deadline passed before the change was stored", {
+    next: "ask for the list of memberships, then for the change again if it is not there",
+  });
 }

@@ -51,6 +51,6 @@ export function readAcl(list: readonly string[]): ReadAcl {
 function denied(why: string): CotalError {
   return new CotalError(ErrorCode.PermissionDenied, why, {
     outcome: Outcome.NotExecuted,
-    next: "ask the operator for a credential that reads it (cotal mint --subscribe)",
+    next: "ask the operator for a credential that reads it (cotal mint --subscribe, or cotal actor grant where people sign in)",
   });
 }

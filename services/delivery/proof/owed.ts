@@ -21,6 +21,8 @@ export type OwedList = { readonly owed: readonly Owed[]; readonly whole: boolean
 const PAGE = 500;
 /** Rows of memberships, and of read lists, that one answer looks at. */
 const MOST_ROWS = 10_000;
+/** A channel lies in as many families as it has segments, up to 2,000: for more than these all rows are looked at once. */
+const MOST_FILTERS = 16;
 
 export type Concern = {
   readonly channel: string;
@@ -45,17 +47,22 @@ async function addMembers(
 ): Promise<boolean> {
   const { members } = spaceNames(space).bucket;
   let rows = 0;
-  for (const pattern of patternsOf(channel)) {
-    // A row's key ends in the digest of its pattern.
-    const filter = `*.*.*.${digestHex(canonicalDigest(pattern))}`;
+  for (const filter of filtersOf(channel)) {
     for await (const { key, kind, data } of allRows(nc, members, { filter, limit: PAGE })) {
       rows += 1;
       if (rows > MOST_ROWS) return false;
       const lifecycle = kind === "marker" ? undefined : memberOf(key);
-      if (lifecycle !== undefined && mayHold(data, seq)) found.set(lifecycle.key, { lifecycle, why: CopyKind.Durable });
+      if (lifecycle === undefined || !mayHold(data, { channel, seq })) continue;
+      found.set(lifecycle.key, { lifecycle, why: CopyKind.Durable });
     }
   }
   return true;
+}
+
+/** A row's key ends in the digest of its pattern. */
+function filtersOf(channel: string): string[] {
+  if (channel.split(".", MOST_FILTERS + 1).length > MOST_FILTERS) return [">"];
+  return [...patternsOf(channel)].map((pattern) => `*.*.*.${digestHex(canonicalDigest(pattern))}`);
 }
 
 /** The channel, and each family that it lies in. */
@@ -67,9 +74,10 @@ function* patternsOf(channel: string): Generator<string> {
 }
 
 /** A join that is under way will hold it as soon as it is done. */
-function mayHold(data: Uint8Array, seq: number): boolean {
+function mayHold(data: Uint8Array, { channel, seq }: Pick<Concern, "channel" | "seq">): boolean {
   const row = MemberRow.safeParse(parseJson(data)).data;
-  return row !== undefined && seq > row.join && (row.state !== "left" || seq <= row.leave);
+  if (row === undefined || !covers([row.pattern], channel)) return false;
+  return seq > row.join && (row.state !== "left" || seq <= row.leave);
 }
 
 async function addMentioned(

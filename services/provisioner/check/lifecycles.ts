@@ -31,11 +31,13 @@ export async function lifecycles(context: SpaceContext, brokerNow: number): Prom
     for await (const one of consumersOf(store, stream)) durables.set(`${stream} ${one.name}`, one);
   }
   const findings: Finding[] = [];
+  // Where people sign in the plane writes the ledger.
+  const isSignedIn = context.authority === undefined;
   let cursor: number | undefined;
   do {
     const page = await rowPage(store, names.bucket.acl, { limit: PAGE, ...(cursor === undefined ? {} : { cursor }) });
     const members = page.rows.flatMap((row) => (row.kind === "value" ? memberOf(context, row.key, row.data) : []));
-    findings.push(...members.flatMap((member) => ofDurables(member, durables)));
+    findings.push(...members.flatMap((member) => ofDurables(member, durables, isSignedIn)));
     findings.push(...(await ofGates(context, members, brokerNow)));
     ({ cursor } = page);
   } while (cursor !== undefined && findings.length < MAX_FINDINGS);
@@ -58,10 +60,16 @@ function memberOf({ space }: SpaceContext, key: string, data: Uint8Array): Membe
   return [{ who: dotForm(who), uid, durables: specs }];
 }
 
-function ofDurables({ who, durables }: Member, found: ReadonlyMap<string, ConsumerState>): Finding[] {
+function ofDurables(
+  { who, durables }: Member,
+  found: ReadonlyMap<string, ConsumerState>,
+  isSignedIn: boolean,
+): Finding[] {
+  const next = isSignedIn
+    ? `end it and grant it again: cotal actor retire ${who}, then cotal actor grant`
+    : `end it and mint it again: cotal deprovision ${who}`;
   return durables.flatMap((spec) => {
     const state = found.get(`${spec.stream} ${spec.name}`);
-    const next = `end it and mint it again: cotal deprovision ${who}`;
     if (state === undefined) {
       return [error("durable", `${who} has no ${spec.name} in ${spec.stream}: it receives nothing there`, next)];
     }

@@ -86,7 +86,8 @@ export const USER_NKEY = /^U[A-Z2-7]{55}$/;
 /** The id of a root credential that a bearer names (§10): no key of the transport. */
 export const ROOT_CREDENTIAL_ID = /^r_[a-z2-7]{26}$/;
 
-/** Public nkeys of an account, of a server, and of a curve (an `xkey`). */
+/** Public nkeys of an operator, of an account, of a server, and of a curve (an `xkey`). */
+export const OPERATOR_NKEY = /^O[A-Z2-7]{55}$/;
 export const ACCOUNT_NKEY = /^A[A-Z2-7]{55}$/;
 export const SERVER_NKEY = /^N[A-Z2-7]{55}$/;
 export const CURVE_NKEY = /^X[A-Z2-7]{55}$/;
