@@ -144,7 +144,7 @@ export async function composeProject({ root = ROOT, settings = {} }: ComposeOpti
     crash: async ({ Name }) => {
       // `docker kill` would be taken for a wish: the restart policy sees to a process that dies.
       const kill =
-        'for p in /proc/[0-9]*; do case "$(readlink "$p/exe")" in */node) kill -9 "${p#/proc/}";; esac; done';
+        'for p in /proc/[0-9]*; do case "$(readlink "$p/exe")" in */node|*/nats-server) kill -9 "${p#/proc/}";; esac; done';
       await run("docker", ["exec", Name.slice(1), "sh", "-c", kill], options).catch(() => undefined);
     },
     state,

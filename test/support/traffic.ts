@@ -89,9 +89,10 @@ export async function storedIds(store: NatsConnection, stream = "CHAT_main"): Pr
   return ids;
 }
 
-/** The same from outside, as a member reads the channel back. */
-export async function readBackIds(session: Session): Promise<string[]> {
-  return (await session.history(CHANNEL)).map(({ id }) => id);
+/** The same from outside, as a member reads the channel back; without what was there before. */
+export async function readBackIds(session: Session, before: readonly string[] = []): Promise<string[]> {
+  const known = new Set(before);
+  return (await session.history(CHANNEL)).map(({ id }) => id).filter((id) => !known.has(id));
 }
 
 const missing = (all: ReadonlySet<string>, from: ReadonlySet<string>): string[] =>

@@ -4,7 +4,7 @@
  */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { agentsOf } from "../../support/agents.ts";
 import { endAll, eventually } from "../../support/cli.ts";
 import { type Compose, composeProject } from "../../support/compose.ts";
@@ -32,8 +32,9 @@ beforeAll(async () => {
   await project.shell(UP);
   await project.desk();
 });
+// Two sessions of one name share its copies.
+afterEach(() => agents.closeAll());
 afterAll(async () => {
-  await agents.closeAll();
   endAll();
   await project?.down();
   place.remove();
@@ -95,13 +96,14 @@ test("A.06 a broker's container is killed and comes back under traffic: acknowle
 
 test("A.06 the broker that agents are connected to dies too, and starts again by itself: nothing acknowledged is lost", async () => {
   const [member, sender] = [await agents.as("member_too"), await agents.as("sender_too")];
+  const before = await readBackIds(member);
   const traffic = await startTraffic([sender], member, PAUSE_MS);
   await traffic.more(50);
   const [broker] = await project.of("broker");
   if (broker === undefined) throw new Error("there is no broker");
   await project.crash(broker);
   await traffic.more(50);
-  const counted = await traffic.settle(() => readBackIds(member));
+  const counted = await traffic.settle(() => readBackIds(member, before));
   const { lost, unseen, shownTwice, storedTwice } = compare(counted);
   expect({ lost, unseen, shownTwice, storedTwice }).toEqual(NOTHING_LOST);
   expect((await project.of("broker")).map(({ RestartCount }) => RestartCount)).toEqual([1]);

@@ -30,7 +30,7 @@ import { freePort } from "../../support/nats-server.ts";
 import { presentBearer, presentFile } from "../../support/presented.ts";
 import { failure } from "../../support/refusal.ts";
 import { take, texts } from "../../support/sessions.ts";
-import { NOTHING_LOST, compare, readBackIds, startTraffic } from "../../support/traffic.ts";
+import { CHANNEL, NOTHING_LOST, compare, readBackIds, startTraffic } from "../../support/traffic.ts";
 
 vi.setConfig({ testTimeout: 420_000, hookTimeout: 900_000 });
 
@@ -43,6 +43,7 @@ const CONTAINER_UID = 1000;
 const PAUSE_MS = 20;
 /** Of its own: it is built twice. */
 const IMAGE = "cotal:test-operator";
+const OFFICE = "office";
 
 const UP = wordedIn("operating.md", "docker compose up -d --wait");
 const DOCTOR = wordedIn("operating.md", "docker compose run --rm cli doctor");
@@ -95,7 +96,8 @@ async function pictureOf(): Promise<{ readonly pending: readonly string[]; reado
   return {
     limits: await json("limits", "show"),
     channels: await json("channels", "--as", "keeper"),
-    history: still(await json("history", "general", "--limit", "1000", "--as", "keeper")),
+    history: still(await json("history", OFFICE, "--limit", "1000", "--as", "keeper")),
+    traffic: (await json("history", CHANNEL, "--limit", "100000", "--as", "keeper")).map(({ id }) => id),
     pending: still((await json("pending", "--all")).filter(({ kind }) => kind !== "pending-as-of")).toSorted(),
     revoked: (await json("actor", "list")).filter(({ state }) => state === "revoked").map(({ principal }) => principal),
   };
@@ -124,13 +126,14 @@ test("A.07 keys are rotated under traffic: nobody is interrupted, and what the f
   await presentFile(project.server, former.file);
   await presentBearer(project.server, former.bearer);
   const member = await agents.as("member");
+  const before = await readBackIds(member);
   const traffic = await startTraffic([await agents.as("sender_a"), await agents.as("sender_b")], member, PAUSE_MS);
   await traffic.more(20);
   for (const command of commandsOf(blockWith("operating/rotate.md", "spaces cotal keys rotate"))) {
     await run(command);
     await traffic.more(20);
   }
-  const counted = await traffic.settle(() => readBackIds(member));
+  const counted = await traffic.settle(() => readBackIds(member, before));
   expect(compare(counted)).toMatchObject(NOTHING_LOST);
   expect(await failure(presentFile(project.server, former.file))).toMatchObject({ code: ErrorCode.Unauthenticated });
   expect(await failure(presentBearer(project.server, former.bearer))).toMatchObject({
@@ -145,9 +148,10 @@ test("A.03 a new version takes the place of the old one, daemon by daemon, under
     (await project.containers())
       .filter((one) => DAEMONS.some((name) => name === one.Config.Labels["com.docker.compose.service"]))
       .map(({ Image }) => Image);
-  const [before] = await image();
+  const [old] = await image();
   const broker = await madeAt("broker");
   const member = await agents.as("member");
+  const before = await readBackIds(member);
   const traffic = await startTraffic([await agents.as("sender_a"), await agents.as("sender_b")], member, PAUSE_MS);
   await traffic.more(20);
   appendFileSync(join(place.root, "shared", "protocol", "base", "errors.ts"), "\n// A newer version.\n");
@@ -155,12 +159,12 @@ test("A.03 a new version takes the place of the old one, daemon by daemon, under
     await run(command);
     await traffic.more(20);
   }
-  const counted = await traffic.settle(() => readBackIds(member));
+  const counted = await traffic.settle(() => readBackIds(member, before));
   expect(compare(counted)).toMatchObject(NOTHING_LOST);
   const after = await image();
   expect(new Set(after).size).toBe(1);
   expect(after).toHaveLength(DAEMONS.length);
-  expect(after[0]).not.toBe(before);
+  expect(after[0]).not.toBe(old);
   // Every daemon was made anew once, and the broker was not; and now nothing is left to be made anew.
   expect(await madeAt("broker")).toEqual(broker);
   const made = await Promise.all(DAEMONS.map(madeAt));
@@ -182,17 +186,18 @@ let trustBefore: string;
 const trustOf = (): Promise<string> => project.compose("exec", "-T", "broker", "cat", "/etc/nats/trust/operator.conf");
 
 test("A.07 a space is backed up while it is served, and nothing was restarted or logged an error until then", async () => {
+  // Whoever comes back is shown what is owed, and nothing again.
+  await project.json("channel", "set", OFFICE, "--replay", "off", "--description", "what everybody reads");
   const away = await agents.as("away");
   const worker = await agents.as("worker", "work");
-  await expectDurable(away, "general");
+  await expectDurable(away, OFFICE);
   await worker.listen();
-  await project.json("send", "general", "shown", "--as", "keeper");
+  await project.json("send", OFFICE, "shown", "--as", "keeper");
   expect(texts(await take(away, 1))).toEqual(["shown"]);
   await worker.close();
   await away.close();
-  await project.json("channel", "set", "general", "--description", "what everybody reads");
   await project.json("limits", "set", "dm", "--age", "7d");
-  for (let n = 0; n < 5; n += 1) await project.json("send", "general", `away ${n}`, "--as", "keeper");
+  for (let n = 0; n < 5; n += 1) await project.json("send", OFFICE, `away ${n}`, "--as", "keeper");
   await project.json("dm", away.me.id, "unread", "--as", "keeper");
   await project.json("ask", "work", "waits", "--as", "keeper");
   await project.json("whoami", "--as", "gone");
@@ -236,7 +241,7 @@ test("A.07 no credential of before the restore opens anything, and everybody goe
   await expect(exchangeOnce({ state: former.desk, space: "main" }, "keeper")).rejects.toMatchObject(refused);
   await expect(project.json("whoami", "--as", "gone")).rejects.toThrow(/revoked/);
   const away = await agents.as("away");
-  await expectDurable(away, "general");
+  await expectDurable(away, OFFICE);
   const found: InboxItem[] = await take(away, 6);
   expect(texts(found).toSorted()).toEqual(["away 0", "away 1", "away 2", "away 3", "away 4", "unread"]);
   const worker = await agents.as("worker", "work");
