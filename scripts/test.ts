@@ -6,9 +6,9 @@
  * 2. The counts are vitest's own results (scripts/test/reporter.ts); a run that ended otherwise
  *    than they say counts one failure more, and so does each output that holds a secret.
  *
- * `--long` adds test/long/** and, when the run is complete (no file filter), writes the report.
- * `--container` runs the container suite alone, `--with-container` after the others, where there is a
- * Docker: where there is none it is skipped, and that is said before the last line.
+ * `--long` adds test/long/** (and test/container/long/**) and, when the run is complete (no file filter), writes
+ * the report. `--container` runs the container suite alone, `--with-container` after the others of a complete run,
+ * where there is a Docker: where there is none it is skipped, and that is said before the last line.
  * `--again` runs each of at most two files that failed once more, alone (scripts/test/again.ts).
  * Every other argument goes to vitest as it is.
  */
@@ -91,12 +91,15 @@ const args = process.argv.slice(2).filter((arg) => !MODES.some((mode) => mode ==
 const [long, containersAlone, containersToo, again] = MODES.map((mode) => process.argv.includes(mode));
 const began = performance.now();
 
-const own = (): Promise<Tally> =>
-  runTests(root, long === true ? args : ["--exclude", "test/long/**", ...args], again === true);
+const without = (folder: string): readonly string[] => (long === true ? args : ["--exclude", `${folder}/**`, ...args]);
+const own = (): Promise<Tally> => runTests(root, without("test/long"), again === true);
+const containers = async (): Promise<Tally> =>
+  (await runContainers(root, without("test/container/long"), again === true)) ?? NOTHING;
+const isWhole = args.length === 0;
 const tally = containersAlone === true ? NOTHING : await own();
-const withContainers = containersAlone === true || containersToo === true;
-const whole = add(tally, withContainers ? ((await runContainers(root, args, again === true)) ?? NOTHING) : NOTHING);
-if (long === true && args.length === 0) {
+const withContainers = containersAlone === true || (containersToo === true && isWhole);
+const whole = add(tally, withContainers ? await containers() : NOTHING);
+if (long === true && isWhole && containersAlone !== true) {
   const seconds = (performance.now() - began) / 1000;
   writeFileSync(join(root, LONG_REPORT), longReport({ commit: testedCommit(root), date: new Date(), seconds, tally }));
 }

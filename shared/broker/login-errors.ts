@@ -17,7 +17,11 @@ import { isLineTooLong } from "./diagnose.ts";
 import { fromNats } from "./errors.ts";
 import { assertFloor } from "./floor.ts";
 
-export const DIAL_TIMEOUT_MS = 2000;
+/**
+ * Longer than the broker's own two seconds for a login. So long it asks in vain who comes with a JWT that a former key
+ * has signed: what it says then has to be heard as a refusal, which fetches the next one, and not be taken for silence.
+ */
+export const DIAL_TIMEOUT_MS = 4000;
 /** No server has a smaller line limit than this; a shorter CONNECT was dropped for another reason. */
 const SHORTEST_SUSPECT_BYTES = 512;
 

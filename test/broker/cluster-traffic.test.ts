@@ -7,7 +7,7 @@ import { cli } from "../support/cli.ts";
 import { type ClusterWorld, startClusterWorld } from "../support/cluster-world.ts";
 import { api } from "../support/raw-jetstream.ts";
 import { lookInto } from "../support/store-looker.ts";
-import { NOTHING_LOST, compare, startTraffic } from "../support/traffic.ts";
+import { NOTHING_LOST, compare, startTraffic, storedIds } from "../support/traffic.ts";
 
 type Listed = {
   readonly config: { readonly name: string; readonly num_replicas: number };
@@ -43,7 +43,7 @@ test("A.06 one of three brokers is killed and brought back under traffic: acknow
   await second?.restart();
   await traffic.more(50);
   const looking = await lookInto(world.cluster.state, world.servers[0] ?? "");
-  const counted = await traffic.settle(looking.nc);
+  const counted = await traffic.settle(() => storedIds(looking.nc));
   await looking.close();
   expect(counted.sent.length).toBeGreaterThanOrEqual(150);
   expect(compare(counted)).toMatchObject(NOTHING_LOST);

@@ -97,7 +97,8 @@ describe.concurrent("A.07 rotation of signing keys", () => {
     await auth.connect(after);
     // A bearer of the former key counts until it ends; its sentinel was signed by a former signing key.
     await auth.connect({ ...before, sentinel: after.sentinel });
-    expect(await failure(auth.connect(before))).toBeDefined();
+    // Refused, and not silence: whoever comes with it fetches the next one at once.
+    expect(await failure(auth.connect(before))).toMatchObject({ code: "unauthenticated" });
     expect(kidOf(after.bearer)).not.toBe(kidOf(before.bearer));
     expect(readFileSync(own(AuthFile.Curve), "utf8")).not.toBe(curve);
     // What could sign or open for the former ones is gone.

@@ -5,7 +5,7 @@ import { userCredentials } from "../../cli/signin.ts";
 import { type Session, connect } from "../../shared/client/index.ts";
 import { type TestPlane, endAll, eventually, startPlane } from "../support/cli.ts";
 import { lookInto } from "../support/store-looker.ts";
-import { NOTHING_LOST, compare, startTraffic } from "../support/traffic.ts";
+import { NOTHING_LOST, compare, startTraffic, storedIds } from "../support/traffic.ts";
 
 vi.setConfig({ testTimeout: 600_000, hookTimeout: 240_000 });
 
@@ -54,7 +54,7 @@ test("A.03 a rolling restart of every daemon under load: sent = stored = shown, 
     await traffic.more(30);
   }
   const looking = await lookInto(plane.state, plane.server);
-  const counted = await traffic.settle(looking.nc);
+  const counted = await traffic.settle(() => storedIds(looking.nc));
   await looking.close();
   // A broker that stays refuses nobody, whichever daemon is away.
   expect(counted.failed).toEqual([]);

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type ClusterWorld, startClusterWorld } from "../support/cluster-world.ts";
 import { lookInto } from "../support/store-looker.ts";
-import { NOTHING_LOST, compare, startTraffic } from "../support/traffic.ts";
+import { NOTHING_LOST, compare, startTraffic, storedIds } from "../support/traffic.ts";
 
 const FOR_MS = 60_000;
 let world: ClusterWorld;
@@ -26,7 +26,7 @@ test("A.06 sixty seconds of durable traffic over brokers that come and go: ackno
   }
   await traffic.more(20);
   const looking = await lookInto(world.cluster.state, world.servers[0] ?? "");
-  const counted = await traffic.settle(looking.nc);
+  const counted = await traffic.settle(() => storedIds(looking.nc));
   await looking.close();
   expect(compare(counted)).toMatchObject(NOTHING_LOST);
 }, 900_000);

@@ -2,6 +2,7 @@
  * Durable traffic through the SDK while something else goes on, and a checker that compares by id what was
  * acknowledged, what is stored and what was shown.
  */
+import { setTimeout as sleep } from "node:timers/promises";
 import type { NatsConnection } from "@nats-io/transport-node";
 import type { Session } from "../../shared/client/index.ts";
 import { streamState } from "../../shared/broker/ensure.ts";
@@ -17,7 +18,7 @@ export type Traffic = {
   /** Waits until so many more are acknowledged, from now on. */
   readonly more: (count: number) => Promise<void>;
   /** Ends the sending, reads what is stored, and waits until all of it, and all that was acknowledged, is shown. */
-  readonly settle: (store: NatsConnection) => Promise<Counted>;
+  readonly settle: (stored: () => Promise<readonly string[]>) => Promise<Counted>;
 };
 
 export type Counted = {
@@ -36,7 +37,8 @@ const PATIENCE_MS = 180_000;
 /** A sender that found nobody tries the next one a moment later. */
 const AGAIN_MS = 50;
 
-export async function startTraffic(senders: readonly Session[], member: Session): Promise<Traffic> {
+/** `pauseMs`: between two sends of a sender, where it goes on for long. */
+export async function startTraffic(senders: readonly Session[], member: Session, pauseMs = 0): Promise<Traffic> {
   const sent = new Set<string>();
   const shown: string[] = [];
   const failed: string[] = [];
@@ -50,9 +52,10 @@ export async function startTraffic(senders: readonly Session[], member: Session)
       try {
         const { id } = await session.send(CHANNEL, `${who} ${n}`);
         sent.add(id);
+        if (pauseMs > 0) await sleep(pauseMs);
       } catch (thrown) {
         failed.push(toCotalError(thrown).code);
-        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+        await sleep(AGAIN_MS);
       }
     }
   };
@@ -63,10 +66,10 @@ export async function startTraffic(senders: readonly Session[], member: Session)
       const goal = sent.size + count;
       return until(`${count} more are acknowledged`, () => sent.size >= goal, PATIENCE_MS);
     },
-    settle: async (store) => {
+    settle: async (read) => {
       running = false;
       await Promise.all(sending);
-      const stored = await storedIds(store);
+      const stored = await read();
       const owed = new Set([...sent, ...stored]);
       await until("all that was acknowledged is shown", () => missing(owed, new Set(shown)).length === 0, PATIENCE_MS);
       await handling.stop();
@@ -76,7 +79,7 @@ export async function startTraffic(senders: readonly Session[], member: Session)
 }
 
 /** Ids of the posts of the channel that are stored, in their order. */
-async function storedIds(store: NatsConnection, stream = "CHAT_main"): Promise<string[]> {
+export async function storedIds(store: NatsConnection, stream = "CHAT_main"): Promise<string[]> {
   const ids: string[] = [];
   const { firstSeq, lastSeq } = await streamState(store, stream);
   for await (const { subject, data } of storedMessages(store, stream, firstSeq, lastSeq)) {
@@ -84,6 +87,12 @@ async function storedIds(store: NatsConnection, stream = "CHAT_main"): Promise<s
     ids.push((JSON.parse(new TextDecoder().decode(data)) as { id: string }).id);
   }
   return ids;
+}
+
+/** The same from outside, as a member reads the channel back; without what was there before. */
+export async function readBackIds(session: Session, before: readonly string[] = []): Promise<string[]> {
+  const known = new Set(before);
+  return (await session.history(CHANNEL)).map(({ id }) => id).filter((id) => !known.has(id));
 }
 
 const missing = (all: ReadonlySet<string>, from: ReadonlySet<string>): string[] =>
