@@ -27,11 +27,10 @@ import { copyHeaders, readPost, targetOf } from "./copies.ts";
 import { type Member, includes } from "./cover.ts";
 import type { RowWriter } from "./member-store.ts";
 import { MAX_BEHIND } from "./reading-back.ts";
+import { whyNoRoom } from "./row-room.ts";
 import type { Change, Request, Requests } from "./requests.ts";
 import type { View } from "./view.ts";
 
-/** Rows of one lifecycle, also those that were left: their number is all that a lifecycle can make grow. */
-export const MAX_ROWS = 4096;
 /** Changes of one round: the marker names them. */
 const MAX_ROUND = 256;
 const PAGE = 500;
@@ -160,7 +159,8 @@ function joinStep(
   if (left > position()) return { kind: "later" };
   const join = Math.max(cursor, left);
   if (join < position() - MAX_BEHIND) return { kind: "refuse", error: tooOld() };
-  if (member === undefined && view.cover.of(lifecycle.key).length >= MAX_ROWS) return { kind: "refuse", error: full() };
+  const noRoom = member === undefined ? whyNoRoom(view.cover.held(lifecycle), pattern) : undefined;
+  if (noRoom !== undefined) return { kind: "refuse", error: noRoom };
   if (!requests.readingBack.take(lifecycle, position() - join)) return { kind: "refuse", error: readTooMuch() };
   const row = { v: 1, pattern, state: "joining", join } as const;
   return { kind: "begin", run: () => (member === undefined ? rows.create(lifecycle, row) : rows.put(member, row)) };
@@ -288,11 +288,4 @@ function readTooMuch(): CotalError {
       next: "read the frontier again, and join with that; history has what lies before",
     },
   );
-}
-
-function full(): CotalError {
-  return new CotalError(ErrorCode.ResourceExhausted, `a lifecycle has at most ${MAX_ROWS} memberships`, {
-    outcome: Outcome.NotExecuted,
-    next: "join a family of channels in place of each one",
-  });
 }
