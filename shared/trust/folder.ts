@@ -167,7 +167,7 @@ function parsed<T>(path: string, text: string, parse: (text: string) => T): T {
   } catch {
     throw new CotalError(ErrorCode.FailedPrecondition, `${path} does not hold what it should`, {
       outcome: Outcome.NotExecuted,
-      next: "put back that file from a backup",
+      next: "put back that file from a copy of its folder (cotal backup holds no keys); without one, cotal restore makes the space on a new state folder",
     });
   }
 }

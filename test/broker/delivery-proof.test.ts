@@ -433,6 +433,17 @@ describe("§8.1 where a request to a role is", () => {
     expect(queues).toContainEqual({ tier: "role", role: "nobodys", state: "missing", stored: 1 });
     expect(await trace(asker, { id: sent.id })).toMatchObject([{ queue: "missing", request: { state: "waiting" } }]);
   }, 30_000);
+
+  test("requests to names that somebody made up hide no role that there is", async () => {
+    const asker = await again(await space.mint({ actor: "t22_asker", ...all }));
+    await space.mint({ actor: "t22_holder", ...all, role: "t22_real" });
+    await asker.ask("t22_real", "one");
+    const madeUp = Array.from({ length: 130 }, (_, n) => `t22_made_up${n}`);
+    await Promise.all(madeUp.flatMap((role) => [asker.ask(role, "a"), asker.ask(role, "b")]));
+    const { queues = [] } = await pending();
+    expect(queues.filter(({ role }) => role === "t22_real")).toMatchObject([{ state: "known", waiting: 1 }]);
+    expect(queues).toHaveLength(128);
+  }, 30_000);
 });
 
 test("§4 while nobody writes copies a post is stored and not copied, and how far behind that is is told", async () => {

@@ -180,7 +180,7 @@ describe("A.05 the trust initialiser refuses by name, quotes nothing and mends n
       const before = picture(root);
       const { code, out } = await run(what === "broker" ? ["broker"] : ["spaces", "main"]);
       expect([code, out]).toEqual([1, expect.stringContaining(`${path} does not hold what it should`)]);
-      expect([out.includes(half), out.includes("put back that file from a backup")]).toEqual([false, true]);
+      expect([out.includes(half), out.includes("put back that file from a copy of its folder")]).toEqual([false, true]);
       expect(picture(root)).toEqual(before);
     } finally {
       mend();

@@ -2,6 +2,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type Member, createCover, includes } from "../../services/delivery/fanout/cover.ts";
+import { OF_A_LIFECYCLE, OF_AN_OWNER, whyNoRoom } from "../../services/delivery/fanout/row-room.ts";
 import { isFamily, matches } from "../../shared/protocol/base/channels.ts";
 import {
   type MemberRow,
@@ -96,5 +97,40 @@ describe("rows", () => {
     expect(new Set(groups)).toEqual(new Set([0, 1, 2, 3]));
     expect(groups.every((group, n) => group === groupOf(`o.m${n}.${UID}`, 4))).toBe(true);
     expect(groupOf("anything", 1)).toBe(0);
+  });
+});
+
+describe("room for rows", () => {
+  const full = (rows: number, characters: number) => ({ rows, characters });
+  const why = (own = full(0, 0), owners = own) => whyNoRoom({ own, owners }, "general");
+
+  test("what a lifecycle and its owner hold is counted as rows come, change and go", () => {
+    const cover = createCover();
+    const { lifecycle } = member("x", joined("a"));
+    const held = () => cover.held(lifecycle);
+    cover.set(member("x", joined("four")));
+    cover.set(member("x", { v: 1, pattern: "four", state: "left", join: 0, leave: 1 }, 2));
+    cover.set(member("x", joined("eleven.long")));
+    cover.set(member("y", joined("six.66")));
+    expect(held()).toEqual({ own: full(2, 15), owners: full(3, 21) });
+    cover.remove(member("x", joined("four")).key);
+    cover.remove(member("y", joined("six.66")).key);
+    expect(held()).toEqual({ own: full(1, 11), owners: full(1, 11) });
+    cover.remove(member("x", joined("eleven.long")).key);
+    expect(held()).toEqual({ own: full(0, 0), owners: full(0, 0) });
+  });
+
+  test("there is some up to each limit, in rows and in characters, and none beyond; the refusal says what to do", () => {
+    for (const [most, held] of [
+      [OF_A_LIFECYCLE, (rows: number, characters: number) => why(full(rows, characters))],
+      [OF_AN_OWNER, (rows: number, characters: number) => why(full(0, 0), full(rows, characters))],
+    ] as const) {
+      expect(held(most.rows - 1, most.characters - "general".length)).toBeUndefined();
+      expect(held(most.rows, 0)).toMatchObject({ code: "resource-exhausted" });
+      expect(held(0, most.characters - "general".length + 1)).toMatchObject({
+        code: "resource-exhausted",
+        next: expect.stringContaining("join") as unknown,
+      });
+    }
   });
 });

@@ -9,6 +9,10 @@ type Row = { readonly takes: readonly string[]; readonly leaves: readonly string
 /** Every pattern that decides about a whole token. `""` and a newline at the end are refused by all. */
 const TOKENS: Readonly<Record<string, Row>> = {
   PRINCIPAL_TOKEN: { takes: ["a", "A_9", "a".repeat(64)], leaves: ["a-b", "a.b", "é", "*", "a".repeat(65)] },
+  OPERATOR_NKEY: {
+    takes: [`O${"A2".repeat(27)}Z`],
+    leaves: [`A${"A".repeat(55)}`, `O${"A".repeat(54)}`, `O${"a".repeat(55)}`, `O${"1".repeat(55)}`],
+  },
   OWNER_TOKEN: {
     takes: ["local", `u_${"a2".repeat(13)}`],
     leaves: ["locale", `u_${"a".repeat(25)}`, `u_${"a1".repeat(13)}`],

@@ -18,12 +18,16 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
 import {
   createPrivate,
+  keptAs,
   keptKey,
   keptSecret,
+  keptUid,
   trustPaths,
   writePrivate,
   writePrivateBeside,
 } from "../../shared/trust/folder.ts";
+import { newKey } from "../../shared/trust/keys.ts";
+import { refusal } from "../support/refusal.ts";
 
 function folder(): string {
   const path = mkdtempSync(join(tmpdir(), "cotal-trust-"));
@@ -124,6 +128,21 @@ describe("a secret is created once", () => {
     expect(keptSecret(join(root, "s"))).toEqual(keptSecret(join(root, "s")));
     expect(keptSecret(join(root, "s"))).toHaveLength(32);
     expect(keptSecret(join(root, "t"))).not.toEqual(keptSecret(join(root, "s")));
+  });
+
+  test.each([
+    ["half of a secret", (path: string) => keptSecret(path), "ab".repeat(10)],
+    ["an empty secret", (path: string) => keptSecret(path), ""],
+    ["half of a UID", (path: string) => keptUid(path), "abcdef"],
+    ["a key of another kind", (path: string) => keptKey(path, "operator"), newKey("account").seedText()],
+    ["half of a key", (path: string) => keptKey(path, "user"), newKey("user").seedText().slice(0, 20)],
+    ["what other files say otherwise", (path: string) => keptAs(path, "one trust"), "another trust"],
+  ])("%s is refused by the file's name, quoted nowhere, and stays as it is", (_what, read, text) => {
+    const path = join(folder(), "kept");
+    writeFileSync(path, text);
+    const { code, message, next } = refusal(() => read(path));
+    expect([code, message]).toEqual(["failed-precondition", `${path} does not hold what it should`]);
+    expect([text !== "" && `${message}${next}`.includes(text), readFileSync(path, "utf8")]).toEqual([false, text]);
   });
 });
 

@@ -17,11 +17,17 @@ export type Member = {
   readonly row: MemberRow;
 };
 
+/** Rows, and characters of their patterns: the memory that they cost. */
+export type Held = { readonly rows: number; readonly characters: number };
+const NOTHING: Held = { rows: 0, characters: 0 };
+
 export type Cover = {
   readonly set: (member: Member) => void;
   readonly remove: (key: string) => void;
   readonly get: (key: string) => Member | undefined;
   readonly of: (lifecycle: string) => readonly Member[];
+  /** What the rows of one lifecycle take, and what all of one owner's do. */
+  readonly held: (lifecycle: Lifecycle) => { readonly own: Held; readonly owners: Held };
   /** Rows that cover a concrete channel, by lifecycle. */
   readonly covering: (channel: string) => ReadonlyMap<string, readonly Member[]>;
   readonly all: () => Iterable<Member>;
@@ -38,7 +44,17 @@ export function createCover(): Cover {
   const exact: Index = new Map();
   const families: Index = new Map();
   const open = new Map<string, Member>();
+  const held = new Map<string, Held>();
 
+  /** By lifecycle and by owner: a key of one is none of the other. */
+  const count = ({ lifecycle, row: { pattern } }: Member, sign: 1 | -1): void => {
+    for (const whose of [lifecycle.key, lifecycle.principal.owner]) {
+      const { rows: before, characters } = held.get(whose) ?? NOTHING;
+      const after = { rows: before + sign, characters: characters + sign * pattern.length };
+      if (after.rows === 0) held.delete(whose);
+      else held.set(whose, after);
+    }
+  };
   const placeOf = ({ row: { pattern } }: Member): readonly [Index, string] =>
     isFamily(pattern) ? [families, pattern.slice(0, -2)] : [exact, pattern];
   const put = (index: Index, at: string, member: Member): void => {
@@ -55,6 +71,7 @@ export function createCover(): Cover {
     if (member === undefined) return;
     rows.delete(key);
     open.delete(key);
+    count(member, -1);
     take(byLifecycle, member.lifecycle.key, key);
     take(...placeOf(member), key);
   };
@@ -63,6 +80,7 @@ export function createCover(): Cover {
     set: (member) => {
       remove(member.key);
       rows.set(member.key, member);
+      count(member, 1);
       if (member.row.state === "joining" || member.row.state === "leaving") open.set(member.key, member);
       put(byLifecycle, member.lifecycle.key, member);
       put(...placeOf(member), member);
@@ -70,6 +88,10 @@ export function createCover(): Cover {
     remove,
     get: (key) => rows.get(key),
     of: (lifecycle) => [...(byLifecycle.get(lifecycle)?.values() ?? [])],
+    held: ({ key, principal: { owner } }) => ({
+      own: held.get(key) ?? NOTHING,
+      owners: held.get(owner) ?? NOTHING,
+    }),
     covering: (channel) => {
       const found = new Map<string, Member[]>();
       const add = (there: Map<string, Member> | undefined): void => {

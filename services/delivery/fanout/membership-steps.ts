@@ -2,7 +2,7 @@
  * What a join or a leave that is asked for may do now: begin, be answered at once, be refused, or wait (§7).
  *
  * It decides from what the writer holds in memory and writes nothing; the row's own compare-and-set is the fence. What
- * one lifecycle can make grow is bounded here, and so is what a join reads back.
+ * one owner can make grow is bounded (`row-room.ts`), and so is what a join reads back (`reading-back.ts`).
  */
 import { CotalError, ErrorCode, Outcome, badRequest } from "../../../shared/protocol/base/errors.ts";
 import { isConcrete } from "../../../shared/protocol/base/channels.ts";
@@ -10,11 +10,9 @@ import type { Membership } from "../../../shared/protocol/endpoint/delivery-shap
 import type { Member } from "./cover.ts";
 import type { RowWriter } from "./member-store.ts";
 import { MAX_BEHIND } from "./reading-back.ts";
+import { whyNoRoom } from "./row-room.ts";
 import type { Change, Requests } from "./requests.ts";
 import type { View } from "./view.ts";
-
-/** Rows of one lifecycle, also those that were left: their number is all that a lifecycle can make grow. */
-const MAX_ROWS = 4096;
 
 export type StepParts = {
   readonly view: View;
@@ -51,7 +49,8 @@ export function joinStep(
   if (left > position()) return { kind: "later" };
   const join = Math.max(cursor, left);
   if (join < position() - MAX_BEHIND) return { kind: "refuse", error: tooOld() };
-  if (member === undefined && view.cover.of(lifecycle.key).length >= MAX_ROWS) return { kind: "refuse", error: full() };
+  const noRoom = member === undefined ? whyNoRoom(view.cover.held(lifecycle), pattern) : undefined;
+  if (noRoom !== undefined) return { kind: "refuse", error: noRoom };
   if (!requests.readingBack.take(lifecycle, position() - join)) return { kind: "refuse", error: readTooMuch() };
   const row = { v: 1, pattern, state: "joining", join } as const;
   return { kind: "begin", run: () => (member === undefined ? rows.create(lifecycle, row) : rows.put(member, row)) };
@@ -114,11 +113,4 @@ function readTooMuch(): CotalError {
       next: "read the frontier again, and join with that; history has what lies before",
     },
   );
-}
-
-function full(): CotalError {
-  return new CotalError(ErrorCode.ResourceExhausted, `a lifecycle has at most ${MAX_ROWS} memberships`, {
-    outcome: Outcome.NotExecuted,
-    next: "join a family of channels in place of each one",
-  });
 }

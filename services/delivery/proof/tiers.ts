@@ -3,6 +3,7 @@
  * without a look at any message but the oldest one's time.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
+import { consumersOf } from "../../../shared/broker/consumers.ts";
 import { durableState } from "../../../shared/broker/durable-state.ts";
 import { streamState } from "../../../shared/broker/ensure.ts";
 import { type Setting, markersInForce } from "../../../shared/broker/markers.ts";
@@ -68,18 +69,24 @@ export async function pendingAt(
   };
 }
 
-/** Roles of one answer, those with most requests first. */
+/**
+ * Roles of one answer: those first that somebody was ever given, or requests to names that somebody made up would push
+ * them out; then those with most requests.
+ */
 const MOST_QUEUES = 128;
 
 /** What waits for each role that requests are stored for, by whoever they are. */
 export async function queuesOf({ store, space }: ProofParts): Promise<TierPending[]> {
-  const { of } = await subjectCounts(store, spaceNames(space).task, spaceSubjects(space).svcAll);
+  const { task } = spaceNames(space);
+  const { of } = await subjectCounts(store, task, spaceSubjects(space).svcAll);
   const roles = new Set(
     of.flatMap(([subject]) => parseSubject(subject)?.rest ?? []).filter((role) => ROLE_TOKEN.test(role)),
   );
-  return atOnce([...roles].slice(0, MOST_QUEUES), QUEUES_AT_ONCE, (role) =>
-    pendingAt(store, rolePlace(space, role), { tier: "role", role }),
-  );
+  const given = new Set<string>();
+  for await (const { name } of consumersOf(store, task)) given.add(name);
+  const [real, madeUp] = [true, false].map((is) => [...roles].filter((role) => given.has(roleDurable(role)) === is));
+  const first = [...(real ?? []), ...(madeUp ?? [])].slice(0, MOST_QUEUES);
+  return atOnce(first, QUEUES_AT_ONCE, (role) => pendingAt(store, rolePlace(space, role), { tier: "role", role }));
 }
 
 const QUEUES_AT_ONCE = 32;
