@@ -11,9 +11,10 @@
  *    and never used again.
  * 2. An operation's id comes from the user key that asks, so a retry converges, and of two processes that
  *    take one instance over at once the last one serves and the other is refused.
- * 3. Somebody else's operation that stands still is finished under its own id before another begins; nobody
- *    gets a credential by that. An epoch is served by the key that opened it and by no other; a key that an
- *    instance was taken from never serves it again.
+ * 3. Somebody else's operation that stands still is finished under its own id before another begins, whatever its kind
+ *    but an end, and only once `barrier` has proved its holder gone, who is the principal that the gate names
+ *    (decision 43); nobody gets a credential by that. An epoch is served by the key that opened it and by no other; a
+ *    key that an instance was taken from never serves it again.
  * 4. The epoch is last: when it moves, nothing of the predecessor can be used or is connected (`barrier`
  *    throws until that is proved).
  * 5. A credential has its row, and the gate was open at its epoch after that row was written, before it
@@ -200,20 +201,21 @@ async function takeOver(parts: ServingParts, request: BeginRequest, instanceId: 
     await ledger.cas("auth", key, frozen.row, gate.revision);
     return takeOver(parts, request, instanceId);
   }
-  if (value.state === "retired" || value.op.kind === "retirement" || value.op.kind === "registration") {
+  if (value.state === "retired" || value.op.kind === "retirement") {
     throw refuse(
       ErrorCode.FailedPrecondition,
       `the instance ${instanceId} of ${endpoint} is ${value.state} (${value.op.kind})`,
       "leave the instance out to register a new one",
     );
   }
-  const activation = value.op.kind === "activation";
-  // A registration that died before it opened has given nothing out.
-  if (!activation) {
+  const { kind } = value.op;
+  const begun = { instanceId, opId: value.op.opId, epoch: value.processEpoch + (kind === "takeover" ? 1 : 0) };
+  const isMine = value.op.opId === (kind === "activation" ? activationOf(userKey) : opId);
+  // Its own first registration has given nothing out, and goes on. Of everything else it is proved who is gone.
+  if (!(isMine && kind === "activation")) {
     await parts.barrier(servingPrincipal(owner, instanceId), await revokeAll(parts, request, instanceId, gate));
   }
-  const begun = { instanceId, opId: value.op.opId, epoch: value.processEpoch + (activation ? 0 : 1) };
-  if (value.op.opId === (activation ? activationOf(userKey) : opId)) return begun;
+  if (isMine) return begun;
   await open(parts, { ...begun, endpoint, registrationRevision: value.registrationRevision });
   return takeOver(parts, request, instanceId);
 }
