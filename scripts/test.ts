@@ -4,7 +4,8 @@
  * Invariants
  * 1. The line is the last thing on standard output, whatever happened, and the exit code agrees.
  * 2. The counts are vitest's own results (scripts/test/reporter.ts); a run that ended otherwise
- *    than they say counts one failure more, and so does each output that holds a secret.
+ *    than they say counts one failure more, and so does each output that holds a secret, and each credential that was
+ *    issued and has no row in its ledger (scripts/test/issued.ts).
  *
  * `--long` adds test/long/** (and test/container/long/**) and, when the run is complete (no file filter), writes
  * the report. `--container` runs the container suite alone, `--with-container` after the others of a complete run,
@@ -18,6 +19,7 @@ import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { afterSecond, runAgain } from "./test/again.ts";
 import { findDocker } from "./test/docker.ts";
+import { auditIssued } from "./test/issued.ts";
 import { LONG_REPORT, longReport, testedCommit } from "./test/report.ts";
 import { TALLY_FILE } from "./test/reporter.ts";
 import { PRINTED_FOLDER, findLeaks } from "./test/secrets.ts";
@@ -46,7 +48,8 @@ async function runVitest(root: string, args: readonly string[]): Promise<Reporte
     const reported = existsSync(file) ? parseReported(readFileSync(file, "utf8")) : undefined;
     if (reported === undefined) console.log(`vitest ended (${exitCode ?? "by a signal"}) without a result`);
     const settled = settle(reported, exitCode);
-    return { ...settled, failed: settled.failed + sayLeaks(printed), failing: reported?.failing ?? [] };
+    const more = sayLeaks(printed) + sayUnledgered(printed);
+    return { ...settled, failed: settled.failed + more, failing: reported?.failing ?? [] };
   } finally {
     rmSync(folder, { recursive: true, force: true });
     rmSync(printed, { recursive: true, force: true });
@@ -75,6 +78,15 @@ function sayLeaks(printed: string): number {
   for (const { kind, where } of leaks) console.log(`a secret was printed: ${kind}, in the output ${where}`);
   console.log(`no process may print a secret: ${files} outputs looked through, for ${known} secrets and by form`);
   return leaks.length;
+}
+
+/** Says which credential has no row; how many have none. */
+function sayUnledgered(printed: string): number {
+  const { without, issued, unasked } = auditIssued(printed);
+  for (const one of without) console.log(`a credential was issued and has no row in the ledger: ${one}`);
+  const rest = unasked === 0 ? "" : `; of ${unasked} the ledger could not be asked, for its broker was gone`;
+  console.log(`no credential without its row: ${issued} issued, as their brokers and the exchange say${rest}`);
+  return without.length;
 }
 
 /** The container suite; `undefined` where it can't run through no fault of the project's. */

@@ -11,7 +11,7 @@
  *    word only (supply.ts).
  * 4. Status events tell what happens, never what was meant to.
  */
-import { type ConnectionOptions, type NatsConnection, connect } from "@nats-io/transport-node";
+import { AuthorizationError, type ConnectionOptions, type NatsConnection, connect } from "@nats-io/transport-node";
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import { type DialedAuth, dialedAuth } from "./authenticator.ts";
 import type { ConnectOptions, Connection } from "./connection.ts";
@@ -82,7 +82,9 @@ async function dialFirst(options: ConnectOptions, auth: DialedAuth, pace: Pace, 
     const before = auth.count();
     try {
       await supply?.ready(signal);
-      const nc = await connect(natsOptions(options, auth, gate));
+      const round = oneRound(options, auth, gate);
+      const nc = await connect({ ...natsOptions(options, auth, gate), reconnectDelayHandler: round.waitMs });
+      round.end();
       const unfit = unfitness(nc, options, auth);
       if (unfit === undefined) {
         multiplex(nc);
@@ -106,6 +108,23 @@ async function dialFirst(options: ConnectOptions, auth: DialedAuth, pace: Pace, 
       await pause(pace.waitMs(), signal);
     }
   }
+}
+
+/**
+ * nats.js puts servers that it has given up back into its pool when the next one tells of its cluster: from three
+ * servers on a first dial that is refused would go round for ever, without a pause. One round is enough.
+ */
+function oneRound({ servers }: ConnectOptions, auth: DialedAuth, gate: Gate) {
+  const before = auth.count();
+  let isUp = false;
+  return {
+    waitMs: (): number => {
+      // More dials than servers are configured: those that the cluster told of are among them, and refused too.
+      if (!isUp && auth.count() - before > servers.length) throw new AuthorizationError("Authorization Violation");
+      return gate.waitMs();
+    },
+    end: (): void => void (isUp = true),
+  };
 }
 
 /** What no patience helps, with a credential that is at hand. */

@@ -4,13 +4,14 @@
  *
  * Invariants
  * 1. `none` rests on a complete look that began after logins had settled, whoever took it.
- * 2. An oracle that is silent, refuses, or does not know is no proof of anything: the own sweep decides.
+ * 2. An oracle that is silent, refuses, or does not know is no proof of anything: the own sweep decides. Where that
+ *    can't tell either, what the oracle misses is said.
  */
 import { randomBytes } from "node:crypto";
 import type { Connection } from "../broker/connect.ts";
 import type { Connected } from "../broker/still-connected.ts";
 import { DeliveryCommand } from "../grants/commands.ts";
-import { CotalError } from "../protocol/base/errors.ts";
+import { CotalError, ErrorCode } from "../protocol/base/errors.ts";
 import type { Principal } from "../protocol/base/principals.ts";
 import {
   AclSweptAnswer,
@@ -66,15 +67,20 @@ export function sweptThrough(call: () => Call | undefined): (p: Principal, uid: 
 export function evictedThrough(call: () => Call | undefined, sweep: ConnectionsOf): ConnectionsOf {
   return async (p) => {
     const ask = call();
-    return (ask === undefined ? undefined : await evicted(ask, p)) ?? sweep(p);
+    const verdict = ask === undefined ? undefined : await verdictOf(ask, p);
+    if (verdict?.state === "gone") return { kind: "none" };
+    if (verdict?.state === "live") return { kind: "some", count: Math.max(1, verdict.found - verdict.closed) };
+    const own = await sweep(p);
+    return own.kind === "unknown" && verdict?.why !== undefined ? { ...missing, why: verdict.why } : own;
   };
 }
 
-async function evicted(call: Call, p: Principal): Promise<Connected | undefined> {
-  const verdict = await verdictOf(call, p);
-  if (verdict?.state === "gone") return { kind: "none" };
-  return verdict?.state === "live" ? { kind: "some", count: Math.max(1, verdict.found - verdict.closed) } : undefined;
-}
+/** The oracle has looked, and knows better than who sees one server what keeps it from a proof. */
+const missing = {
+  kind: "unknown",
+  code: ErrorCode.Unavailable,
+  next: "bring every server of the broker back, and ask again; it goes on where it stands",
+} as const;
 
 async function verdictOf(call: Call, { owner, actor }: Principal): Promise<PrincipalVerdict | undefined> {
   try {

@@ -2,8 +2,9 @@
  * An instance's issuance gate: shut for a registration or a takeover, and opened at its epoch (§13.1).
  *
  * Invariants
- * 1. Somebody else's operation that stands still is finished under its own id before another begins; nobody
- *    gets a credential by that.
+ * 1. Somebody else's operation that stands still is finished under its own id before another begins, whatever its kind
+ *    but an end, and only once `barrier` has proved its holder gone, who is the principal that the gate names
+ *    (decision 43); nobody gets a credential by that.
  * 2. The epoch is last: when it moves, nothing of the predecessor can be used or is connected (`barrier`
  *    throws until that is proved).
  */
@@ -103,20 +104,21 @@ async function takeOver(parts: ServingParts, request: BeginRequest, instanceId: 
     await ledger.cas("auth", key, frozen.row, gate.revision);
     return takeOver(parts, request, instanceId);
   }
-  if (value.state === "retired" || value.op.kind === "retirement" || value.op.kind === "registration") {
+  if (value.state === "retired" || value.op.kind === "retirement") {
     throw refuse(
       ErrorCode.FailedPrecondition,
       `the instance ${instanceId} of ${endpoint} is ${value.state} (${value.op.kind})`,
       "leave the instance out to register a new one",
     );
   }
-  const activation = value.op.kind === "activation";
-  // A registration that died before it opened has given nothing out.
-  if (!activation) {
+  const { kind } = value.op;
+  const begun = { instanceId, opId: value.op.opId, epoch: value.processEpoch + (kind === "takeover" ? 1 : 0) };
+  const isMine = value.op.opId === (kind === "activation" ? activationOf(userKey) : opId);
+  // Its own first registration has given nothing out, and goes on. Of everything else it is proved who is gone.
+  if (!(isMine && kind === "activation")) {
     await parts.barrier(servingPrincipal(owner, instanceId), await revokeAll(parts, request, instanceId, gate));
   }
-  const begun = { instanceId, opId: value.op.opId, epoch: value.processEpoch + (activation ? 0 : 1) };
-  if (value.op.opId === (activation ? activationOf(userKey) : opId)) return begun;
+  if (isMine) return begun;
   await open(parts, { ...begun, endpoint, registrationRevision: value.registrationRevision });
   return takeOver(parts, request, instanceId);
 }

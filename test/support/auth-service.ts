@@ -46,7 +46,12 @@ export type AuthServiceOptions = {
   readonly fails?: string;
 };
 
-export async function startAuthService(space: TestSpace, options: AuthServiceOptions = {}): Promise<AuthService> {
+/** What it needs of a world: where the broker is, what state there is, and who makes the stores. */
+export type AuthWorld = Pick<TestSpace, "state" | "url" | "spaces" | "issued"> & {
+  readonly provisioner: Pick<TestSpace["provisioner"], "ready">;
+};
+
+export async function startAuthService(space: AuthWorld, options: AuthServiceOptions = {}): Promise<AuthService> {
   const lines: string[] = [];
   const opened: Connection[] = [];
   const faces = join(space.state, "run", options.name ?? "auth");
@@ -100,7 +105,9 @@ export async function startAuthService(space: TestSpace, options: AuthServiceOpt
       headers: { "content-type": "application/json", [ExchangeHeader.Capability]: capability },
       body: JSON.stringify(body),
     });
-    return { status: answer.status, body: await answer.json() };
+    const said: unknown = await answer.json();
+    if (typeof said === "object" && said !== null && "bearer" in said) space.issued(String(said.bearer), name);
+    return { status: answer.status, body: said };
   };
   const end = async (signal: NodeJS.Signals): Promise<void> => {
     if (child.exitCode !== null || child.signalCode !== null) return;

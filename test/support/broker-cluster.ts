@@ -19,7 +19,7 @@ export type TestCluster = {
 };
 
 /** Starts it and makes the space `main`. Its JetStream group forms a little later. */
-export async function startCluster(size: number): Promise<TestCluster> {
+export async function startCluster(size: number, auth: "static" | "user" = "static"): Promise<TestCluster> {
   const state = mkdtempSync(join(tmpdir(), "cotal-cluster-"));
   const trust = async (command: string, ...args: readonly string[]): Promise<string> => {
     const ended = run(process.execPath, [TRUST, command, "--state", state, ...args]);
@@ -42,7 +42,7 @@ export async function startCluster(size: number): Promise<TestCluster> {
       }),
     ),
   );
-  await trust("space", "--space", "main", "--server", brokers[0]?.url ?? "", "--auth", "static");
+  await trust("space", "--space", "main", "--server", brokers[0]?.url ?? "", "--auth", auth);
   return {
     state,
     brokers,

@@ -11,6 +11,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect } from "vitest";
 import { freePort } from "./nats-server.ts";
+import { auditIssues } from "./issued-audit.ts";
 import { keepState, printed } from "./printed.ts";
 
 const BIN = join(import.meta.dirname, "..", "..", "cli", "bin.js");
@@ -129,7 +130,15 @@ export async function startPlane(...args: string[]): Promise<TestPlane> {
   const port = await freePort();
   const up = await cli(["up", "--detach", "--json", "--state", state, "--port", String(port), ...args]);
   if (up.code !== 0) throw new Error(`up ended with ${up.code}: ${up.out} ${up.err}`);
-  return planeOn(state, port);
+  const plane = planeOn(state, port);
+  const audit = await auditIssues(state, plane.server);
+  return {
+    ...plane,
+    stop: async () => {
+      await audit.end();
+      await plane.stop();
+    },
+  };
 }
 
 export function planeOn(state: string, port: number): TestPlane {

@@ -10,6 +10,12 @@ const folder = process.env[PRINTED_FOLDER];
 /** One file for each test process: they are forked for each test file. */
 const own = `${process.pid}`;
 
+export type Keep = (ending: string, lines: string) => void;
+
+/** Keeps lines of what is no output, in a file of this ending; `undefined` where nothing is kept. */
+export const kept: Keep | undefined =
+  folder === undefined ? undefined : (ending, lines) => appendFileSync(join(folder, `${own}${ending}`), lines);
+
 /** Keeps a piece of a process's output. `by` says whose, for a finding. */
 export function printed(by: string, text: string): void {
   if (folder !== undefined && text !== "") appendFileSync(join(folder, `${own}-${by}.txt`), text);

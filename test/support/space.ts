@@ -24,6 +24,7 @@ import { trustPaths } from "../../shared/trust/folder.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { ReadCommand } from "../../shared/grants/commands.ts";
 import { type DeliveryService, spawnDelivery } from "./delivery-process.ts";
+import { type IssuedAudit, auditIssues } from "./issued-audit.ts";
 import { type TestBroker, startBroker } from "./nats-server.ts";
 import { keepState, printed } from "./printed.ts";
 import { lookInto } from "./store-looker.ts";
@@ -98,6 +99,8 @@ export type TestSpace = {
   /** Another process of the provisioner, beside the one that is there; resolves once it serves. */
   readonly anotherProvisioner: (env?: Readonly<Record<string, string>>) => Promise<Another>;
   readonly delivery: DeliveryService | undefined;
+  /** Told of a bearer that was handed out, to look its row up when the space ends. */
+  readonly issued: (bearer: string, space: string) => void;
   readonly stop: () => Promise<void>;
 };
 
@@ -111,7 +114,11 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
     auth === "open"
       ? await startBroker()
       : await startBroker({ configFile: async (port) => brokerConfig(trust, port) });
-  const addTrust = (space: string) => trust("space", "--space", space, "--server", broker.url, "--auth", auth);
+  const audits = new Map<string, IssuedAudit>();
+  const addTrust = async (space: string): Promise<void> => {
+    await trust("space", "--space", space, "--server", broker.url, "--auth", auth);
+    audits.set(space, await auditIssues(state, broker.url, space));
+  };
   if (auth !== "open") for (const space of spaces) await addTrust(space);
 
   const opened: Connection[] = [];
@@ -259,8 +266,10 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
       return { kill: (signal = "SIGKILL") => endProcess(another.process, signal), log: another.log };
     },
     delivery,
+    issued: (bearer, space) => audits.get(space)?.bearer(bearer),
     stop: async () => {
       await Promise.all(opened.map((connection) => connection.close()));
+      await Promise.all([...audits.values()].map((audit) => audit.end()));
       const daemons = others.map((one) => endProcess(one, "SIGTERM"));
       await Promise.all([end("SIGTERM"), delivery?.kill("SIGTERM"), ...daemons]);
       await broker.stop();

@@ -5,6 +5,7 @@ import type { z } from "zod";
 import { rowPage } from "../../shared/broker/reads.ts";
 import { spaceNames } from "../../shared/protocol/base/names.ts";
 import { ActorRow, EvidenceRow, PlaneRow } from "../../shared/protocol/ledger/actor-rows.ts";
+import { ChatHolderRow, ChatOwnerRow, ChatSessionRow } from "../../shared/protocol/ledger/chat-rows.ts";
 import {
   EndpointCredentialRow,
   EndpointGateRow,
@@ -24,6 +25,9 @@ const FAMILIES: Readonly<Record<string, readonly z.ZodType[]>> = {
   actor: [ActorRow],
   natkey: [EvidenceRow],
   plane: [PlaneRow],
+  chatholder: [ChatHolderRow],
+  chatowner: [ChatOwnerRow],
+  chatsession: [ChatSessionRow],
 };
 
 /** Looks at what was written from this sequence on, and hands back where the next look begins. */
