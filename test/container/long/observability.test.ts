@@ -47,6 +47,7 @@ beforeAll(async () => {
   await project.shell([UP, ...named].join(" "));
   await project.desk();
   // Something to be counted, of every kind.
+  await project.json("actor", "grant", "worker", "--role", "work");
   const [member, worker] = [await agents.as("member"), await agents.as("worker", "work")];
   await expectDurable(member, "general");
   await worker.listen();

@@ -46,7 +46,7 @@ const IMAGE = "cotal:test-operator";
 const OFFICE = "office";
 
 const UP = wordedIn("operating.md", "docker compose up -d --wait");
-const DOCTOR = wordedIn("operating.md", "docker compose run --rm cli doctor");
+const DOCTOR = wordedIn("operating.md", "docker compose run --rm --no-deps cli doctor");
 const WIPE = wordedIn("operating/backup.md", "docker compose down --volumes");
 
 const outside = mkdtempSync(join(tmpdir(), "cotal-operator-"));
@@ -205,6 +205,7 @@ test("A.07 a space is backed up while it is served, and nothing was restarted or
   // Whoever comes back is shown what is owed, and nothing again.
   await project.json("channel", "set", OFFICE, "--replay", "off", "--description", "what everybody reads");
   const away = await agents.as("away");
+  await project.json("actor", "grant", "worker", "--role", "work");
   const worker = await agents.as("worker", "work");
   await expectDurable(away, OFFICE);
   await worker.listen();
