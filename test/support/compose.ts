@@ -19,7 +19,11 @@ const run = promisify(execFile);
 /** What a log says of an error: the daemons, the broker, Prometheus. */
 const ERROR = /"level":"(?:error|fatal)"|\[(?:ERR|FTL)\]|level=(?:ERROR|error)/;
 /** Who dials from outside while the broker comes back before the edges is refused, and dials again; or a test wants it so. */
-const REFUSALS = ["authentication error", "maximum account active connections exceeded"] as const;
+const REFUSALS = [
+  "authentication error",
+  "maximum account active connections exceeded",
+  ": connection closed",
+] as const;
 
 export type Container = {
   readonly Id: string;
