@@ -17,7 +17,7 @@ const BROKERS = ["broker", "broker-2", "broker-3"] as const;
 const DAEMONS = ["provisioner", "auth-plane", "auth-edge", "delivery"] as const;
 const FILES = wordedIn("operating.md", "docker-compose.yml:deploy/cluster.yml");
 const UP = wordedIn("operating.md", "docker compose up -d --wait");
-const DOCTOR = wordedIn("operating.md", "docker compose run --rm cli doctor");
+const DOCTOR = wordedIn("operating.md", "docker compose run --rm --no-deps cli doctor");
 const PATIENCE_MS = 300_000;
 const PAUSE_MS = 20;
 
