@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { readKeys } from "../../services/provisioner/keys.ts";
 import { askedServing } from "../../services/provisioner/serving/asked.ts";
 import { daemonPrincipal } from "../../shared/ledger/self.ts";
-import type { ServingLedger } from "../../shared/ledger/serving.ts";
+import type { ServingLedger } from "../../shared/ledger/serving-type.ts";
 import { type Principal, principal } from "../../shared/protocol/base/principals.ts";
 import { ActorRow } from "../../shared/protocol/ledger/actor-rows.ts";
 import { ChatOpenAnswer, ChatSessionPath } from "../../shared/protocol/endpoint/chat-session-shapes.ts";

@@ -6,7 +6,7 @@
 import { describe, expect, test } from "vitest";
 import type { Connected } from "../../shared/broker/still-connected.ts";
 import { expiryBarrier } from "../../shared/ledger/serving-barrier.ts";
-import type { ServingLedger } from "../../shared/ledger/serving.ts";
+import type { ServingLedger } from "../../shared/ledger/serving-type.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { ErrorCode } from "../../shared/protocol/base/errors.ts";
 import { type Principal, dotForm } from "../../shared/protocol/base/principals.ts";
