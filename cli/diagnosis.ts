@@ -7,12 +7,8 @@
  * 2. Every finding says what to do.
  */
 import { existsSync } from "node:fs";
-import { z } from "zod";
-import { REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD } from "../shared/grants/gates.ts";
 import { ProvisionerCommand } from "../shared/grants/commands.ts";
 import type { Credentials } from "../shared/client/identity.ts";
-import { assertFloor } from "../shared/broker/floor.ts";
-import { CotalError } from "../shared/protocol/base/errors.ts";
 import { protocolFindings } from "../shared/protocol/endpoint/protocol-findings.ts";
 import { CheckAnswer, type Finding } from "../shared/protocol/endpoint/provisioner-shapes.ts";
 import { readCredsFile } from "../shared/trust/creds.ts";
@@ -25,6 +21,7 @@ import { heldGateFindings } from "./held-gates.ts";
 import { operatorCredentials, withRail } from "./operator.ts";
 import { nothingRuns, reached } from "./reach.ts";
 import { readLogin } from "./login-file.ts";
+import { serverFindings } from "./server-findings.ts";
 import { exchangeOnce, isUserSpace, reachExchange } from "./signin.ts";
 import type { Target } from "./target.ts";
 
@@ -146,80 +143,11 @@ function childFindings(state: string, { name, health, failing, restarts }: Child
   }
 }
 
-const Servers = z.looseObject({
-  servers: z.array(
-    z.looseObject({
-      name: z.string(),
-      version: z.string(),
-      maxControlLine: z.number(),
-      maxPayload: z.number(),
-      store: z.looseObject({ used: z.number(), most: z.number() }).optional(),
-    }),
-  ),
-  gap: z.string().optional(),
-});
-type ServerStore = NonNullable<z.infer<typeof Servers>["servers"][number]["store"]>;
-
-/** Supplement H: floor, control line and payload of every server there is; and its disk. */
+/** Supplement H: floor, control line, payload and disk of every server there is. */
 async function servers(target: Target): Promise<readonly Finding[]> {
   const { state, server } = target;
   if (!existsSync(trustPaths(state).operatorKey)) return [];
-  const answer = Servers.parse(await reached(target, () => runTrust(TrustCommand.Servers, { state, server })));
-  const low = (name: string, what: string, found: number, needed: number): Finding[] =>
-    found >= needed
-      ? []
-      : [
-          {
-            check: "broker limits",
-            level: "error",
-            message: `server ${name}: ${what} is ${found}, and ${needed} are needed`,
-            next: `set ${what} to ${needed} or more in that server's configuration and reload it`,
-          },
-        ];
-  const missing: Finding[] =
-    answer.gap === undefined
-      ? []
-      : [
-          {
-            check: "broker servers",
-            level: "error",
-            message: `not every server has shown its limits: ${answer.gap}`,
-            next: "bring every server of the cluster back; one that crashed is counted for two and a half minutes",
-          },
-        ];
-  const each = answer.servers.flatMap(({ name, version, maxControlLine, maxPayload, store }) => [
-    ...floor(name, version),
-    ...diskOf(name, store),
-    ...low(name, "max_control_line", maxControlLine, REQUIRED_CONTROL_LINE),
-    ...low(name, "max_payload", maxPayload, REQUIRED_PAYLOAD),
-  ]);
-  return [...missing, ...each];
-}
-
-const FILLING = 0.8;
-const FULL = 0.95;
-
-/** A store that is full refuses every message of every space. */
-function diskOf(name: string, store: ServerStore | undefined): Finding[] {
-  if (store === undefined || store.most <= 0 || store.used < store.most * FILLING) return [];
-  return [
-    {
-      check: "broker disk",
-      level: store.used < store.most * FULL ? "warning" : "error",
-      message: `server ${name} has ${Math.floor((store.used / store.most) * 100)} % of the ${store.most} bytes that it may store`,
-      next: "give it more (jetstream max_file_store, and the disk for it), or keep less history: cotal limits set",
-    },
-  ];
-}
-
-function floor(name: string, version: string): Finding[] {
-  try {
-    assertFloor(version);
-    return [];
-  } catch (thrown) {
-    if (!(thrown instanceof CotalError)) throw thrown;
-    return [{ ...asFinding("broker version", thrown), message: `server ${name}: ${thrown.message}` }];
-  }
+  return serverFindings(await reached(target, () => runTrust(TrustCommand.Servers, { state, server })));
 }
 
 const SOON_SECONDS = 7 * 86_400;

@@ -40,6 +40,10 @@ afterAll(async () => {
   await space?.stop();
 });
 
+/** The stored gates, as if this one had been taken away: nobody who may do that is left in a space. */
+const lastButOf = (missing: string) => async (uid: string) =>
+  uid === missing ? undefined : await context.authority?.gate(uid);
+
 const check = async (): Promise<readonly Finding[]> =>
   CheckAnswer.parse(await space.call("check", {}, { deadlineMs: 30_000 })).findings;
 const all = { subscribe: [">"], publish: [">"] };
@@ -101,6 +105,15 @@ describe("A.08 the check of a space", () => {
     ]);
     await put(store, gate, JSON.stringify({ state: "open", generation: 1 }));
     expect(await lifecycles(context, Date.now() + 2 * MINUTE)).toEqual([]);
+  });
+
+  test("finds a read list whose gate is not there", async () => {
+    const { view } = await space.mint({ actor: "gateless", ...all });
+    const gone = { ...context, authority: { gate: lastButOf(view.uid) } } as unknown as SpaceContext;
+    expect(await lifecycles(gone, Date.now())).toMatchObject([
+      { check: "gate", level: "error", message: expect.stringContaining("gateless") as unknown },
+    ]);
+    expect(await lifecycles(context, Date.now())).toEqual([]);
   });
 
   test("finds a durable whose holder acknowledges nothing, with what waits behind it", async () => {
