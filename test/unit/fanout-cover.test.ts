@@ -51,6 +51,10 @@ describe("W7.14 cover", () => {
       fc.property(fc.array(pattern, { maxLength: 12 }), channel, (patterns, asked) => {
         const cover = createCover();
         for (const [n, each] of patterns.entries()) cover.set(member(`m${n}`, joined(each)));
+        // What was there and is gone leaves no family of its length behind, and takes none with it.
+        for (const [n, each] of patterns.entries()) cover.set(member(`gone${n}`, joined(`${each.slice(0, 1)}.>`)));
+        for (const [n, each] of patterns.entries())
+          cover.remove(member(`gone${n}`, joined(`${each.slice(0, 1)}.>`)).key);
         const wanted = patterns.flatMap((each, n) => (matches(each, asked) ? [`o.m${n}.${UID}`] : []));
         expect([...cover.covering(asked).keys()].toSorted()).toEqual(wanted.toSorted());
       }),

@@ -2,7 +2,8 @@
  * Memberships of one group by what they cover: a map of channels, and one of families by their prefix.
  *
  * Invariants
- * 1. Finding who a post concerns costs a look-up for each segment of its channel, however many members there are.
+ * 1. Finding who a post concerns costs a look-up for each segment of its channel, however many members there are, and
+ *    reads the channel only as often as there are families with a prefix of that length: a sender chooses the segments.
  * 2. A lifecycle is found once for a channel, with every row of its own that covers it (§7: one copy).
  */
 import { isFamily } from "../../../shared/protocol/base/channels.ts";
@@ -43,6 +44,8 @@ export function createCover(): Cover {
   const byLifecycle: Index = new Map();
   const exact: Index = new Map();
   const families: Index = new Map();
+  /** How many families have a prefix of so many characters. */
+  const lengths = new Map<number, number>();
   const open = new Map<string, Member>();
   const held = new Map<string, Held>();
 
@@ -58,13 +61,20 @@ export function createCover(): Cover {
   const placeOf = ({ row: { pattern } }: Member): readonly [Index, string] =>
     isFamily(pattern) ? [families, pattern.slice(0, -2)] : [exact, pattern];
   const put = (index: Index, at: string, member: Member): void => {
-    const there = index.get(at) ?? new Map<string, Member>();
-    index.set(at, there.set(member.key, member));
+    const there = index.get(at);
+    if (there !== undefined) return void there.set(member.key, member);
+    index.set(at, new Map([[member.key, member]]));
+    if (index === families) lengths.set(at.length, (lengths.get(at.length) ?? 0) + 1);
   };
   const take = (index: Index, at: string, key: string): void => {
     const there = index.get(at);
     there?.delete(key);
-    if (there?.size === 0) index.delete(at);
+    if (there?.size !== 0) return;
+    index.delete(at);
+    if (index !== families) return;
+    const others = (lengths.get(at.length) ?? 0) - 1;
+    if (others > 0) lengths.set(at.length, others);
+    else lengths.delete(at.length);
   };
   const remove = (key: string): void => {
     const member = rows.get(key);
@@ -103,7 +113,7 @@ export function createCover(): Cover {
       };
       add(exact.get(channel));
       for (let dot = channel.indexOf("."); dot !== -1; dot = channel.indexOf(".", dot + 1)) {
-        add(families.get(channel.slice(0, dot)));
+        if (lengths.has(dot)) add(families.get(channel.slice(0, dot)));
       }
       return found;
     },
