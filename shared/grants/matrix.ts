@@ -290,6 +290,12 @@ export const PROFILES = {
   "run-admitter": unbuilt("admits one workflow run"),
   "retirement-requester": unbuilt("asks for the end of one lifecycle"),
   "transfer-reader": unbuilt("reads one manager instance's transfers"),
+  // Of the end of one lifecycle that work pools hold work for (§13.1, §13.8): each is minted for one operation.
+  "commit-applier": unbuilt("writes what a drained obligation has accepted"),
+  "pool-route-reconciler": unbuilt("finishes the way of drained work into its pool"),
+  "effects-canceller": unbuilt("cancels effects of drained work"),
+  "pool-cleaner": unbuilt("settles the work that the ended lifecycle holds, in exactly those pools"),
+  "settlement-executor": unbuilt("decides expired and orphaned work of one pool, item by item"),
 } as const satisfies Record<string, Built<never> | Unbuilt>;
 
 export type ProfileName = keyof typeof PROFILES;

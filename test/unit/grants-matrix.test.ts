@@ -705,9 +705,14 @@ describe("W9.10 a profile that nothing needs yet mints nothing (H56)", () => {
 
   test("they are these, and the views of the exchange are not among them", () => {
     expect(unbuilt.map(([name]) => name).toSorted()).toEqual([
+      "commit-applier",
+      "effects-canceller",
       "issuer",
+      "pool-cleaner",
+      "pool-route-reconciler",
       "retirement-requester",
       "run-admitter",
+      "settlement-executor",
       "supervisor",
       "teardown",
       "transfer-reader",
