@@ -17,6 +17,7 @@ import { Header } from "../../shared/protocol/base/headers.ts";
 import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
 import { dotForm, drawLifecycleUid, principal } from "../../shared/protocol/base/principals.ts";
 import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
+import type { PresenceStatus } from "../../shared/protocol/chat/presence.ts";
 import type { Membership } from "../../shared/protocol/endpoint/delivery-shapes.ts";
 import type { AclRow } from "../../shared/protocol/ledger/rows.ts";
 import { type Lifecycle, groupOf } from "../../shared/protocol/ledger/member-rows.ts";
@@ -154,7 +155,11 @@ export async function startFanoutRig() {
     frontier,
     posterSubject: (channel: string) => subjects.chat(principal(OWNER, "poster"), channel),
     config: (channel: string, config: object) => put(names.bucket.channels, channel, config),
-    present: (lifecycle: Lifecycle) => put(names.bucket.presence, dotForm(lifecycle.principal), { here: true }),
+    present: (lifecycle: Lifecycle, status: PresenceStatus = "idle") => {
+      const id = dotForm(lifecycle.principal);
+      const card = { id, name: lifecycle.principal.actor, kind: "agent" };
+      return put(names.bucket.presence, id, { card, status, ts: Date.now() });
+    },
     /** Takes the list away, as the end of a lifecycle does. */
     unlist: async (lifecycle: Lifecycle): Promise<void> => {
       const deleted = headers();

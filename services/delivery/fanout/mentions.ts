@@ -9,14 +9,18 @@
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import { isMarker, leaderLast } from "../../../shared/broker/reads.ts";
+import { parseJson } from "../../../shared/broker/json-rows.ts";
 import { kvKey } from "../../../shared/protocol/base/broker-subjects.ts";
 import { bucketStream, spaceNames } from "../../../shared/protocol/base/names.ts";
 import { dotForm } from "../../../shared/protocol/base/principals.ts";
+import { readPresence } from "../../../shared/protocol/chat/presence.ts";
 import { groupOf, parseLifecycle } from "../../../shared/protocol/ledger/member-rows.ts";
 import { type Post, type Target, inOrder, targetOf } from "./copies.ts";
 import type { View } from "./view.ts";
 
 export const MAX_MENTIONS = 16;
+/** Before every record: none has aged. */
+const AT_NO_TIME = 0;
 /** Bearers of one name that are looked at; more of them than this are not told apart. */
 const MAX_BEARERS = 16;
 
@@ -53,11 +57,17 @@ async function bearerOf({ nc, space, view }: MentionParts, name: string): Promis
   return more.length === 0 ? only : undefined;
 }
 
-/** A presence record stands as long as it is renewed (§6). */
+/**
+ * A presence record stands in its bucket as long as it is renewed, by the broker's clock (§6), so its age is not asked
+ * for here; one that says `offline`, or can't be read, is nobody's who is here.
+ */
 async function isLive(nc: NatsConnection, space: string, lifecycle: string): Promise<boolean> {
   const parsed = parseLifecycle(lifecycle);
   if (parsed === undefined) return false;
   const { presence } = spaceNames(space).bucket;
-  const entry = await leaderLast(nc, bucketStream(presence), kvKey(presence, dotForm(parsed.principal)));
-  return entry !== undefined && !isMarker(entry.headers);
+  const key = dotForm(parsed.principal);
+  const entry = await leaderLast(nc, bucketStream(presence), kvKey(presence, key));
+  if (entry === undefined || isMarker(entry.headers)) return false;
+  const read = readPresence(key, parseJson(entry.data), AT_NO_TIME);
+  return read.ok && read.entry.live;
 }
