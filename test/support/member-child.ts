@@ -22,21 +22,24 @@ const session = await connect({
   limits: { ackWaitMs: Number(ackWaitMs) },
 });
 
-/** The daemon may be away, or be killed over it: a leave may be asked for again. */
-async function leave(channel: string): Promise<void> {
+/** Daemon and broker may be away, or be killed over it: a join and a leave may be asked for again. */
+async function untilDone(ask: () => Promise<unknown>): Promise<void> {
   for (;;) {
     try {
-      await session.leave(channel);
-      return say({ left: channel });
+      return void (await ask());
     } catch {
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
   }
 }
+async function leave(channel: string): Promise<void> {
+  await untilDone(() => session.leave(channel));
+  say({ left: channel });
+}
 createInterface({ input: process.stdin }).on("line", (line) => void leave(line.replace(/^leave /, "")));
 
 const inbox = session.inbox();
-await Promise.all(names.split(",").map((channel) => session.join(channel, { replay: false })));
+await Promise.all(names.split(",").map((channel) => untilDone(() => session.join(channel, { replay: false }))));
 say({ ready: true });
 let count = 0;
 for await (const item of inbox) {
