@@ -227,7 +227,7 @@ describe("beside Ajv as it comes", () => {
       }),
       { numRuns: 300 },
     );
-  });
+  }, 120_000);
 });
 
 describe("the budget of a compilation", () => {
