@@ -3,7 +3,7 @@
  * brings more.
  *
  * Why: nats.js writes to the socket in the microtask after the first publish, so a reader that
- * acknowledges item by item costs one system call each (measured: a fifth of an inbox's time), and the broker as many.
+ * acknowledges item by item costs one system call each (measured: a fifth of an inbox's time).
  *
  * Invariant: a turn that brings nothing more sends what waits, and so do so many that the broker could run out of pulls.
  */
