@@ -10,7 +10,7 @@
  * `--long` adds test/long/** (and test/container/long/**) and, when the run is complete (no file filter), writes
  * the report. `--container` runs the container suite alone, `--with-container` after the others of a complete run,
  * where there is a Docker: where there is none it is skipped, and that is said before the last line.
- * `--again` runs each of at most two files that failed once more, alone (scripts/test/again.ts).
+ * `--again` runs each of at most six files that failed once more, alone (scripts/test/again.ts).
  * Every other argument goes to vitest as it is.
  */
 import { spawn } from "node:child_process";

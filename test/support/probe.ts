@@ -110,7 +110,7 @@ export async function tap(nc: NatsConnection, subject: string, queue?: string): 
 }
 
 /** Polls until the condition holds; throws after a generous deadline. */
-export async function until(what: string, holds: () => boolean | Promise<boolean>, ms = 10_000): Promise<void> {
+export async function until(what: string, holds: () => boolean | Promise<boolean>, ms = 25_000): Promise<void> {
   const end = performance.now() + ms;
   while (!(await holds())) {
     if (performance.now() > end) throw new Error(`waited ${ms} ms in vain until ${what}`);

@@ -60,7 +60,7 @@ export async function take(session: Session, count: number): Promise<InboxItem[]
 }
 
 /** Waits until the condition holds; the deadline is generous and only bounds a failure. */
-export async function until(what: string, holds: () => boolean | Promise<boolean>, ms = 15_000): Promise<void> {
+export async function until(what: string, holds: () => boolean | Promise<boolean>, ms = 25_000): Promise<void> {
   const end = performance.now() + ms;
   while (!(await holds())) {
     if (performance.now() > end) throw new Error(`still not so after ${ms} ms: ${what}`);

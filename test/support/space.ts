@@ -174,7 +174,7 @@ export async function startSpace(options: SpaceOptions = {}): Promise<TestSpace>
   const call: TestSpace["call"] = async (
     command,
     args,
-    { space = spaces[0] ?? "main", as, deadlineMs = 10_000, endpoint = servedBy(command) } = {},
+    { space = spaces[0] ?? "main", as, deadlineMs = 25_000, endpoint = servedBy(command) } = {},
   ) => {
     const credential = auth === "open" ? undefined : (as ?? operator(space));
     const key = credential?.jwt ?? space;
