@@ -8,7 +8,7 @@
  * 3. Room is counted in copies in hand, so nothing is pulled that can't be held.
  */
 import type { Msg, NatsConnection } from "@nats-io/transport-node";
-import { AckBody, parseAck } from "../protocol/base/broker-subjects.ts";
+import { AckBody, jsApi, parseAck } from "../protocol/base/broker-subjects.ts";
 import { digestOf } from "../protocol/base/canonical.ts";
 import { type Delivery, RejectReason } from "../protocol/chat/message.ts";
 import type { DeliveryKind } from "../protocol/base/subjects.ts";
@@ -64,7 +64,10 @@ export type DurableReader = {
 export function createDurableReader(options: DurableOptions): DurableReader {
   const { nc, events, seen, rail } = options;
   let stopping = false;
-  const { publish, flush } = createBatched(nc);
+  const { publish, pull, flush } = createBatched(nc, {
+    subject: jsApi.next(options.stream, options.durable),
+    body: JSON.stringify({ batch: 1, expires: options.expiresMs * 1_000_000 }),
+  });
   const holds = createHolds({
     publish,
     publishNow: (subject, body) => {
@@ -132,9 +135,7 @@ export function createDurableReader(options: DurableOptions): DurableReader {
 
   const loop = createPullLoop({
     nc,
-    publish,
-    stream: options.stream,
-    durable: options.durable,
+    pull,
     replyLead: options.replyLead,
     expiresMs: options.expiresMs,
     maxOutstanding: options.maxOutstanding,

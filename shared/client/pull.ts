@@ -17,15 +17,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Msg, NatsConnection } from "@nats-io/transport-node";
 import { statusOf } from "./wire.ts";
-import { jsApi } from "../protocol/base/broker-subjects.ts";
 
 export type PullState = "unknown" | "ok" | "missing";
 
 export type PullOptions = {
   readonly nc: NatsConnection;
-  readonly publish: (subject: string, body: Uint8Array, reply: string) => void;
-  readonly stream: string;
-  readonly durable: string;
+  /** Asks for one message, or a status, at this subject. */
+  readonly pull: (reply: string) => void;
   /** A subject prefix in the own inbox. */
   readonly replyLead: string;
   readonly expiresMs: number;
@@ -67,8 +65,6 @@ const STOP_LOOK_MS = 10;
 
 export function createPullLoop(options: PullOptions): PullLoop {
   const { nc, now } = options;
-  const subject = jsApi.next(options.stream, options.durable);
-  const body = new TextEncoder().encode(JSON.stringify({ batch: 1, expires: options.expiresMs * 1_000_000 }));
   /** Number of each pull that is out, and when its answer is overdue; oldest first. */
   const out = new Map<number, number>();
   let number = 0;
@@ -117,7 +113,7 @@ export function createPullLoop(options: PullOptions): PullLoop {
     while (out.size < want) {
       number += 1;
       out.set(number, now() + options.expiresMs + GRACE_MS);
-      options.publish(subject, body, options.replyLead + number);
+      options.pull(options.replyLead + number);
     }
   };
   const receive = (message: Msg): void => {

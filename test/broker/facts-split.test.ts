@@ -90,6 +90,24 @@ describe("what crosses", () => {
     expect(settled).toMatchObject({ stream_seq: 1 });
   });
 
+  test("an ack that asks for the next one settles, and is answered as a pull is; one whose durable is gone is told", async () => {
+    await makeDurable(store, "BOX", "both", { filter_subject: "box.both" });
+    for (const text of ["first", "second"]) await put(store, "box.both", text);
+    const inbox = await tap(front, "_INBOX.both.*");
+    pulls(front, "both", "_INBOX.both.1", { batch: 1, expires: 20e9 });
+    await until("the first came", () => inbox.messages.length === 1);
+    const body = JSON.stringify({ batch: 1, expires: 20e9 });
+    front.publish(inbox.messages[0]?.reply ?? "", `+NXT ${body}`, { reply: "_INBOX.both.2" });
+    await until("the second came", () => inbox.messages.length === 2);
+    expect(inbox.messages.map((message) => message.string())).toEqual(["first", "second"]);
+    const info = await api(store, "CONSUMER.INFO.BOX.both");
+    expect([info["num_ack_pending"], info["num_waiting"]]).toEqual([1, 0]);
+    await api(store, "CONSUMER.DELETE.BOX.both");
+    front.publish(inbox.messages[1]?.reply ?? "", `+NXT ${body}`, { reply: "_INBOX.both.3" });
+    await until("it is told", () => inbox.messages.length === 3);
+    expect(inbox.messages[2]).toMatchObject({ subject: "_INBOX.both.3", headers: { code: 503 } });
+  });
+
   test("JetStream does not exist in front: the rest of its API answers nobody there", async () => {
     for (const verb of [
       "INFO",

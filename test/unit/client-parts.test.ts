@@ -94,9 +94,32 @@ describe("W4.10: what was seen", () => {
   });
 
   test("is bounded, and forgets the oldest", () => {
+    const keys = Array.from({ length: 100 }, (_, n) => String(n));
+    for (let n = 0; n < keys.length; n += 1) {
+      // Made anew each time: to be asked for is to be used.
+      const seen = createSeen(3);
+      for (const key of keys.slice(0, n + 1)) seen.add(key);
+      const known = keys
+        .slice(0, n + 1)
+        .toReversed()
+        .filter(seen.has)
+        .toReversed();
+      expect(known.slice(-3)).toEqual(keys.slice(Math.max(0, n - 2), n + 1));
+      expect(known.length).toBeLessThanOrEqual(6);
+    }
+  });
+
+  test("what is asked for stays, and what is forgotten is gone", () => {
     const seen = createSeen(3);
-    for (const key of ["a", "b", "c", "d"]) seen.add(key);
-    expect(["a", "b", "c", "d"].map(seen.has)).toEqual([false, true, true, true]);
+    seen.add("used");
+    for (let n = 0; n < 20; n += 1) {
+      seen.add(String(n));
+      expect(seen.has("used")).toBe(true);
+    }
+    for (const key of ["used", "19"]) {
+      seen.forget(key);
+      expect(seen.has(key)).toBe(false);
+    }
   });
 });
 

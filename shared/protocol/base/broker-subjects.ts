@@ -120,6 +120,11 @@ export function parseAck(reply: string | undefined): AckInfo | undefined {
 /** Bodies of an ack (§8): done, later, never, still working. */
 export const AckBody = { Ack: "+ACK", Term: "+TERM", Progress: "+WPI" } as const;
 
+/** Done, and a pull of the same durable in the same breath; it is answered at the reply subject. */
+export function nextBody(pull: string): string {
+  return `+NXT ${pull}`;
+}
+
 /** A delayed nak; the delay is in milliseconds. */
 export function nakBody(delayMs: number): string {
   return `-NAK ${JSON.stringify({ delay: Math.round(delayMs * 1e6) })}`;
