@@ -10,6 +10,7 @@ import {
   kvKey,
   kvKeyOf,
   nakBody,
+  nextBody,
   objectChunks,
   objectMeta,
   parseAck,
@@ -127,6 +128,7 @@ describe("acks", () => {
 
   test("W4.11 the bodies of §8; a delay is in nanoseconds on the wire", () => {
     expect(AckBody).toEqual({ Ack: "+ACK", Term: "+TERM", Progress: "+WPI" });
+    expect(nextBody('{"batch":1}')).toBe('+NXT {"batch":1}');
     expect(nakBody(1500)).toBe('-NAK {"delay":1500000000}');
   });
 });
