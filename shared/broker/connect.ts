@@ -11,7 +11,7 @@
  *    word only (supply.ts).
  * 4. Status events tell what happens, never what was meant to.
  */
-import { AuthorizationError, type ConnectionOptions, type NatsConnection, connect } from "@nats-io/transport-node";
+import { type ConnectionOptions, type NatsConnection, connect } from "@nats-io/transport-node";
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import { type DialedAuth, dialedAuth } from "./authenticator.ts";
 import type { ConnectOptions, Connection } from "./connection.ts";
@@ -22,6 +22,7 @@ import {
   calloutRefusal,
   denialsAllowed,
   explain,
+  isDenial,
   isTerminal,
   unfitness,
 } from "./login-errors.ts";
@@ -94,7 +95,8 @@ async function dialFirst(options: ConnectOptions, auth: DialedAuth, pace: Pace, 
       throw unfit;
     } catch (thrown) {
       const reached = auth.count() > before;
-      const error = thrown instanceof CotalError ? thrown : await explain(thrown, options, auth, reached);
+      const failed = thrown instanceof RoundOver ? await oneByOne(options, auth, gate) : thrown;
+      const error = failed instanceof CotalError ? failed : await explain(failed, options, auth, reached);
       if (error.code === ErrorCode.Unauthenticated) denials += 1;
       pace.failed();
       const last = reconnect.kind !== "endless" && pace.failures() >= reconnect.attempts;
@@ -112,19 +114,43 @@ async function dialFirst(options: ConnectOptions, auth: DialedAuth, pace: Pace, 
 
 /**
  * nats.js puts servers that it has given up back into its pool when the next one tells of its cluster: from three
- * servers on a first dial that is refused would go round for ever, without a pause. One round is enough.
+ * servers on a first dial that fails would go round for ever, without a pause. One round is enough.
  */
 function oneRound({ servers }: ConnectOptions, auth: DialedAuth, gate: Gate) {
   const before = auth.count();
   let isUp = false;
   return {
     waitMs: (): number => {
-      // More dials than servers are configured: those that the cluster told of are among them, and refused too.
-      if (!isUp && auth.count() - before > servers.length) throw new AuthorizationError("Authorization Violation");
+      // More dials than servers are configured: those that the cluster told of are among them, and failed too.
+      if (!isUp && auth.count() - before > servers.length) throw new RoundOver();
       return gate.waitMs();
     },
     end: (): void => void (isUp = true),
   };
+}
+
+/** A round was ended, and nats.js tells of none of its dials how it failed. */
+class RoundOver extends Error {}
+
+/**
+ * Why a round failed: each configured server is asked by itself, where nats.js says it. A refusal counts, whoever else
+ * dropped the dial: a cluster whose servers restart drops logins, and refuses nobody.
+ */
+async function oneByOne(options: ConnectOptions, auth: DialedAuth, gate: Gate): Promise<unknown> {
+  let last: unknown;
+  for (const server of options.servers) {
+    try {
+      const nc = await connect({
+        ...natsOptions({ ...options, servers: [server], reconnect: { kind: "single", attempts: 1 } }, auth, gate),
+        ignoreClusterUpdates: true,
+      });
+      await nc.close();
+    } catch (thrown) {
+      if (thrown instanceof Error && isDenial(thrown)) return thrown;
+      last = thrown;
+    }
+  }
+  return last;
 }
 
 /** What no patience helps, with a credential that is at hand. */
