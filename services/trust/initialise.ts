@@ -108,7 +108,6 @@ function space(name: string, port: number): void {
   folders(name);
   trust("space", "--space", name, "--server", SERVER.split(",")[0] ?? "");
   if (!existsSync(state.sentinel(name))) return;
-  writePrivate(desk.sentinel(name), readFileSync(state.sentinel(name), "utf8"));
   const capability = kept(
     join(PLACE.keys, "auth", name, FACE_CAPABILITY),
     () => randomBytes(32).toString("base64url"),

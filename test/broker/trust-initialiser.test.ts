@@ -16,6 +16,7 @@ import {
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { cli } from "../support/cli.ts";
 import { type TestBroker, startBroker } from "../support/nats-server.ts";
 
 const PROGRAM = join(import.meta.dirname, "..", "..", "services", "trust", "initialise.ts");
@@ -167,6 +168,39 @@ describe("A.05 the trust initialiser", () => {
     expect(await run(["spaces", "other"], at)).toMatchObject({ code: 0 });
     expect(picture(at)).toEqual(before);
   }, 120_000);
+});
+
+describe("A.07 a rotation of keys", () => {
+  const keys = async (...args: readonly string[]): Promise<void> => {
+    const state = ["--state", join(root, "state"), "--server", broker.url];
+    const ran = await cli(["keys", ...args, ...state]);
+    if (ran.code !== 0) throw new Error(`keys ${args.join(" ")} ended with ${ran.code}: ${ran.out} ${ran.err}`);
+  };
+  const OF_OPERATOR = ["sentinel.jwt", join("operator", "operator.creds")];
+  const at = (...path: readonly string[]): string[] =>
+    OF_OPERATOR.map((file) => readFileSync(join(root, ...path, "spaces", "main", file), "utf8"));
+
+  test("A.07 the desk has credential and sentinel of the new keys at once; a copy of it from before is told where to get them", async () => {
+    const before = at("desk");
+    expect(before).toEqual(at("state"));
+    const copy = join(roots, "copied-desk");
+    cpSync(join(root, "desk"), copy, { recursive: true });
+    await keys("rotate");
+    expect(at("desk")).toEqual(at("state"));
+    expect(at("desk").filter((text, n) => text === before[n])).toEqual([]);
+    await keys("finish");
+    expect(at("desk")).toEqual(at("state"));
+    const { code, items } = await cli(["doctor", "--json", "--state", copy, "--server", broker.url]);
+    expect(code).toBe(5);
+    expect(items()).toContainEqual(
+      expect.objectContaining({
+        kind: "finding",
+        level: "error",
+        message: expect.stringContaining("operator.creds: it was taken back") as string,
+        next: expect.stringContaining("docker compose up -d --no-recreate && deploy/desk") as string,
+      }),
+    );
+  }, 60_000);
 });
 
 describe("A.05 the trust initialiser refuses by name, quotes nothing and mends nothing:", () => {
