@@ -19,7 +19,7 @@ import { TrustCommand, runTrust } from "../launcher/trust-program.ts";
 import { asError } from "./faults.ts";
 import { heldGateFindings } from "./held-gates.ts";
 import { operatorCredentials, withRail } from "./operator.ts";
-import { nothingRuns, reached } from "./reach.ts";
+import { nothingRuns, reached, renewOperator } from "./reach.ts";
 import { readLogin } from "./login-file.ts";
 import { serverFindings } from "./server-findings.ts";
 import { exchangeOnce, isUserSpace, reachExchange } from "./signin.ts";
@@ -167,7 +167,7 @@ async function credential({ state, space: name }: Target): Promise<readonly Find
       check: "operator credential",
       level,
       message,
-      next: `renew it: cotal space add ${name}, or start with cotal up again`,
+      next: renewOperator({ state, space: name }),
     },
   ];
 }

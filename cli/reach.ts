@@ -5,6 +5,7 @@
  * 1. A broker that can't be reached, or does not answer the dial, is `unavailable`.
  * 2. The advice fits the place: a space of this state folder is started, somebody else's is not.
  */
+import { existsSync } from "node:fs";
 import { dirname } from "node:path";
 import { isExchangeAway } from "../shared/client/exchange.ts";
 import type { Credentials } from "../shared/client/identity.ts";
@@ -73,10 +74,17 @@ export function refusedLogin(target: Target, credentials: Credentials, cause: Co
   return say(message, another(target, file));
 }
 
+/** How the operator's credential is made anew: where the keys of the space are. A desk has none. */
+export function renewOperator({ state, space }: Pick<Target, "state" | "space">): string {
+  return existsSync(trustPaths(state).operatorKey)
+    ? `renew it: cotal space add ${space}, or start with cotal up again`
+    : "renew it where the keys of the space are; in containers: docker compose up -d --no-recreate && deploy/desk";
+}
+
 /** How to get another credential in place of this file. */
 function another({ state, space }: Target, file: string): string {
   const paths = trustPaths(state);
-  if (file === paths.operatorCreds(space)) return `make the operator a new one: cotal space add ${space}`;
+  if (file === paths.operatorCreds(space)) return renewOperator({ state, space });
   if (dirname(file) === paths.agents(space)) return "remove the file, and --as mints a new one";
   return "ask the operator for a new one (cotal mint)";
 }

@@ -30,7 +30,7 @@ import { accountsEnv, authEnv, deliveryEnv, openEnv, settle } from "./plane-sett
 import { type Recorder, createRecorder } from "./recorder.ts";
 import { liveChildren, livePlane, readPlane, removePlane } from "./plane-record.ts";
 import { endProcess, ownIdentity } from "./process-identity.ts";
-import { LOOPBACK, knownSpaces, planePaths, prepareState, writeRemembered } from "./state-folder.ts";
+import { LOOPBACK, knownSpaces, planePaths, prepareState, sweepState, writeRemembered } from "./state-folder.ts";
 import { type Supervised, supervise } from "./supervisor.ts";
 import { TrustCommand, runTrust } from "./trust-program.ts";
 
@@ -75,6 +75,7 @@ export async function startPlane(options: PlaneOptions): Promise<Plane> {
   });
   try {
     await endLeftovers(state, options.report);
+    sweepState(state);
     const facts = await untilAborted(bringUp({ ...options, signal }, parts, recorder), signal);
     return { facts, stop };
   } catch (thrown) {

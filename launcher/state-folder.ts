@@ -13,12 +13,14 @@
  */
 import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync } from "node:fs";
 import { homedir } from "node:os";
-import { dirname, join, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { z } from "zod";
 import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
 import { SPACE_TOKEN } from "../shared/protocol/base/grammar.ts";
 import { AuthMode } from "../shared/protocol/chat/space-settings.ts";
+import { DEV_ISSUER_FILES } from "../shared/trust/dev-issuer.ts";
 import { trustPaths, writePrivate } from "../shared/trust/folder.ts";
+import { sweepStaged } from "../shared/trust/staged.ts";
 
 export const DEFAULT_PORT = 4222;
 export const LOOPBACK = "127.0.0.1";
@@ -130,6 +132,18 @@ export function readRemembered(state: string): Remembered | undefined {
 
 export function writeRemembered(state: string, remembered: Remembered): void {
   writePrivate(planePaths(state).remembered, JSON.stringify(remembered));
+}
+
+/**
+ * Removes what a killed launcher, or a daemon of it, left of files that it was writing. For whoever holds the folder, before it
+ * starts anything: whatever else writes these is its child.
+ */
+export function sweepState(state: string): void {
+  const { run, remembered } = planePaths(state);
+  sweepStaged(run, () => true);
+  sweepStaged(state, (file) => file === basename(remembered));
+  const { auth } = trustPaths(state);
+  for (const space of knownSpaces(state)) sweepStaged(auth(space), (file) => DEV_ISSUER_FILES.has(file));
 }
 
 /** Spaces whose keys lie in this folder; one that was only named by a command is none. */

@@ -12,6 +12,7 @@ import {
   type FanoutState,
   type MemberPending,
   PendingAnswer,
+  type RolesLeft,
   type TierPending,
 } from "../../shared/protocol/endpoint/proof-shapes.ts";
 import type { Credentials } from "../../shared/client/identity.ts";
@@ -32,7 +33,11 @@ type Told = {
   readonly fanout: FanoutState;
   readonly members: readonly MemberPending[];
   readonly queues: readonly TierPending[];
+  /** Roles that requests wait for and that the answer had no room for. */
+  readonly rolesLeft: RolesLeft;
 };
+
+const NONE_LEFT: RolesLeft = { roles: 0, whole: true };
 
 export function registerPending(program: Command): void {
   const command = program
@@ -59,7 +64,7 @@ async function pending({ options, out, target }: Invocation<Options>, who?: stri
   const { asOf, fanout, member } = await withSession({ target: at, credentials, out, stays: false }, (session) =>
     session.proof.pending(),
   );
-  print(out, { asOf, fanout, members: [member], queues: [] }, true);
+  print(out, { asOf, fanout, members: [member], queues: [], rolesLeft: NONE_LEFT }, true);
 }
 
 function isOperators(credentials: Credentials): boolean {
@@ -73,17 +78,21 @@ async function everybodys(at: Target, credentials: Credentials, who: string | un
   return withRail(at, credentials, async (rail) => {
     const members: MemberPending[] = [];
     const queues: TierPending[] = [];
+    let rolesLeft = NONE_LEFT;
     let cursor: number | undefined;
     let last: PendingAnswer;
     do {
       const args = { ...(of === undefined ? {} : { of }), ...(cursor === undefined ? {} : { cursor }) };
       last = await rail.askDelivery(DeliveryCommand.Pending, args, PendingAnswer);
       members.push(...last.members.filter((member) => of !== undefined || isNamed(member, who)));
-      if (who === undefined) queues.push(...(last.queues ?? []));
+      if (who === undefined) {
+        queues.push(...(last.queues ?? []));
+        ({ rolesLeft = rolesLeft } = last);
+      }
       ({ cursor } = last);
     } while (cursor !== undefined);
     if (who !== undefined && members.length === 0) throw nobody(who);
-    return { asOf: last.asOf, fanout: last.fanout, members, queues };
+    return { asOf: last.asOf, fanout: last.fanout, members, queues, rolesLeft };
   });
 }
 
@@ -98,7 +107,7 @@ function nobody(who: string): CotalError {
   });
 }
 
-function print(out: Output, { asOf, fanout, members, queues }: Told, all: boolean): void {
+function print(out: Output, { asOf, fanout, members, queues, rolesLeft }: Told, all: boolean): void {
   const rows: string[][] = [];
   /** A queue is one, however many share it. */
   const roles = new Map(queues.map((queue) => [queue.role, queue]));
@@ -122,10 +131,18 @@ function print(out: Output, { asOf, fanout, members, queues }: Told, all: boolea
   const behind =
     copied < stored ? `posts from ${copied + 1} to ${stored} have no copies yet` : "every post has its copies";
   out.item(
-    { kind: "pending-as-of", asOf: instant(asOf), stored, copied, quiet },
+    { kind: "pending-as-of", asOf: instant(asOf), stored, copied, quiet, rolesLeft },
     ...(rows.length === 0 ? [] : table([HEAD, ...rows])),
+    ...leftText(rolesLeft),
     `${more}as of ${instant(asOf)}; ${behind}`,
   );
+}
+
+/** Nothing where every role is shown. */
+function leftText({ roles, whole }: RolesLeft): string[] {
+  if (roles === 0 && whole) return [];
+  const many = whole ? String(roles) : `at least ${roles}`;
+  return [`requests wait for ${many} more roles than one look takes in: those that nobody was given, and with fewest`];
 }
 
 const timed = (tier: TierPending) => withInstants(tier, "oldestAt", "deliveredAt", "settledAt");

@@ -113,9 +113,10 @@ async function ledgerPage(
     via: "leader",
     ...(cursor === undefined ? {} : { cursor }),
   });
-  const rows = page.rows.map(({ key, seq, data, kind }) => ({
+  const rows = page.rows.map(({ key, seq, timeMs, data, kind }) => ({
     key,
     seq,
+    timeMs,
     value: kind === "marker" ? undefined : parseJson(data),
   }));
   return { rows, ...(page.cursor === undefined ? {} : { cursor: page.cursor }) };

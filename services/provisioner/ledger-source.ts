@@ -5,7 +5,8 @@
 import { randomBytes } from "node:crypto";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { type OwnCredential, ownCredential } from "../../shared/broker/own-credential.ts";
-import { leaderLast } from "../../shared/broker/reads.ts";
+import { parseJson } from "../../shared/broker/json-rows.ts";
+import { leaderLast, rowPage } from "../../shared/broker/reads.ts";
 import { connectionsOver } from "../../shared/broker/still-connected.ts";
 import { createWriter } from "../../shared/broker/write.ts";
 import type { Call } from "../../shared/client/caller.ts";
@@ -15,6 +16,7 @@ import { Account } from "../../shared/grants/row.ts";
 import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
 import { type PassedOver, createIssued } from "../../shared/ledger/issued.ts";
 import { type Holder, daemonPrincipal } from "../../shared/ledger/self.ts";
+import type { GatePage } from "../../shared/ledger/serving-held.ts";
 import type { ServingLedger } from "../../shared/ledger/serving-type.ts";
 import { servingLedger } from "../../shared/ledger/serving.ts";
 import { expiryBarrier } from "../../shared/ledger/serving-barrier.ts";
@@ -22,6 +24,7 @@ import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { badRequest } from "../../shared/protocol/base/errors.ts";
 import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
+import { endpointKey } from "../../shared/protocol/ledger/endpoint-rows.ts";
 import { ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import type { GateReader } from "./context.ts";
 import { DERIVED_OWNER_TOKEN } from "../../shared/protocol/base/grammar.ts";
@@ -102,11 +105,25 @@ export async function rowsOfOwn({ options, keys, me, dial }: LedgerSource): Prom
         space,
         accountKey: keys.file.front,
         barrier: expiryBarrier({ connectionsOf: evictedThrough(calls, connectionsOver(front)), now: Date.now }),
+        gatePage: (cursor) => gatePage(nc, auth, cursor),
         now: Date.now,
         random: randomBytes,
       }),
     ownerOf: (text) => staticOwner(keys.ownerSecret, text),
   };
+}
+
+const GATES = 500;
+
+async function gatePage(nc: NatsConnection, bucket: string, cursor: number | undefined): Promise<GatePage> {
+  const from = cursor === undefined ? {} : { cursor };
+  const { rows, ...rest } = await rowPage(nc, bucket, {
+    filter: endpointKey.allGates,
+    limit: GATES,
+    via: "leader",
+    ...from,
+  });
+  return { ...rest, rows: rows.map(({ data, ...row }) => ({ ...row, value: parseJson(data) })) };
 }
 
 /** Where people sign in, an owner is the token that the identity provider's word comes to. */

@@ -5,12 +5,12 @@
  * 1. The auth service gets signing keys of its own, never an identity key and none of the provisioner's.
  * 2. Everything is drawn once; a second run finds it and changes nothing, and refuses what is not whole.
  */
-import { existsSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, lstatSync, readlinkSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
 import type { SpaceAccountOptions } from "../../shared/trust/accounts.ts";
 import { AuthFile, type AuthSpaceFile, bearerIssuer } from "../../shared/trust/auth-folder.ts";
 import { bearerSigner, newBearerJwk } from "../../shared/trust/bearer.ts";
-import { kept, keptAs, keptKey, keptUid, trustPaths } from "../../shared/trust/folder.ts";
+import { kept, keptAs, keptKey, keptUid, trustPaths, writePrivate } from "../../shared/trust/folder.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { assertSentinelOf, sentinelUser } from "../../shared/trust/sentinel.ts";
 import { curveKeyFromSeed, newCurveKey } from "../../shared/trust/xkey.ts";
@@ -47,11 +47,16 @@ export function publishAuth(state: string, { space, keys }: SpaceTrust, nowSecon
   const paths = trustPaths(state);
   const signer = keptKey(join(paths.auth(space), AuthFile.AuthSigner), "account");
   const account = keys.auth.publicKey;
-  kept(
+  const sentinel = kept(
     paths.sentinel(space),
     () => sentinelUser({ account, signer, userKey: newKey("user").publicKey, nowSeconds }),
-    (text) => assertSentinelOf(account, text),
+    (text) => {
+      assertSentinelOf(account, text);
+      return text;
+    },
   );
+  const beside = sentinelOfDesk(state, space);
+  if (beside !== undefined) writePrivate(beside, sentinel);
   const file: AuthSpaceFile = {
     v: 1,
     space,
@@ -61,4 +66,12 @@ export function publishAuth(state: string, { space, keys }: SpaceTrust, nowSecon
     issuer: bearerIssuer(space, account),
   };
   keptAs(join(paths.auth(space), AuthFile.Space), JSON.stringify(file));
+}
+
+/** In containers the operator's folder is a link to the desk's: whoever has the credential there needs the sentinel beside it. */
+function sentinelOfDesk(state: string, space: string): string | undefined {
+  const { operatorCreds, sentinel } = trustPaths(state);
+  const operator = dirname(operatorCreds(space));
+  if (lstatSync(operator, { throwIfNoEntry: false })?.isSymbolicLink() !== true) return undefined;
+  return join(dirname(readlinkSync(operator)), basename(sentinel(space)));
 }

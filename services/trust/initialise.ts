@@ -29,8 +29,9 @@ import { parseArgs } from "node:util";
 import { CotalError, ErrorCode, Outcome, badRequest, toCotalError } from "../../shared/protocol/base/errors.ts";
 import { spaceToken } from "../../shared/protocol/base/subjects.ts";
 import { kept, keptSecret, trustPaths, writePrivate } from "../../shared/trust/folder.ts";
-import { keptDevIssuer } from "../../shared/trust/dev-issuer.ts";
+import { DEV_ISSUER_FILES, keptDevIssuer } from "../../shared/trust/dev-issuer.ts";
 import { jsonObject } from "../../shared/trust/nats-jwt.ts";
+import { sweepStaged } from "../../shared/trust/staged.ts";
 import { operatorConfigText } from "./server-config.ts";
 
 const { values, positionals } = parseArgs({
@@ -50,8 +51,20 @@ const SERVER = process.env["COTAL_SERVERS"] ?? "nats://broker:4222";
 
 const state = trustPaths(PLACE.state);
 const desk = trustPaths(PLACE.desk);
+const FACE_CAPABILITY = "face.capability";
+
+/** What a run that was killed left of the files that only this program writes; compose never runs two at once. */
+function sweep(names: readonly string[]): void {
+  const all = (): boolean => true;
+  for (const folder of [PLACE.broker, join(PLACE.desk, "run")]) sweepStaged(folder, all);
+  for (const name of names) {
+    sweepStaged(desk.space(name), all);
+    sweepStaged(join(PLACE.keys, "auth", name), (file) => file === FACE_CAPABILITY || DEV_ISSUER_FILES.has(file));
+  }
+}
 
 function broker(): void {
+  sweep([]);
   trust("init", "--host", "0.0.0.0", "--port", "4222");
   const [operatorJwt, systemJwt] = [state.operatorJwt, state.systemJwt].map((path) =>
     readFileSync(path, "utf8").trim(),
@@ -79,7 +92,9 @@ function clusterText(brokers: readonly string[]): string {
 
 function spaces(names: readonly string[]): void {
   if (names.length === 0) throw badRequest("no space is named", "set COTAL_SPACES, for example to main");
-  for (const [n, name] of names.map((text) => spaceToken(text.trim())).entries()) space(name, FACE_PORT + n);
+  const tokens = names.map((text) => spaceToken(text.trim()));
+  sweep(tokens);
+  for (const [n, name] of tokens.entries()) space(name, FACE_PORT + n);
 }
 
 function folders(name: string): void {
@@ -93,9 +108,8 @@ function space(name: string, port: number): void {
   folders(name);
   trust("space", "--space", name, "--server", SERVER.split(",")[0] ?? "");
   if (!existsSync(state.sentinel(name))) return;
-  writePrivate(desk.sentinel(name), readFileSync(state.sentinel(name), "utf8"));
   const capability = kept(
-    join(PLACE.keys, "auth", name, "face.capability"),
+    join(PLACE.keys, "auth", name, FACE_CAPABILITY),
     () => randomBytes(32).toString("base64url"),
     lawfulCapability,
   );

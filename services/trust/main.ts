@@ -36,6 +36,7 @@ import { accountLimits, setAccountLimits } from "./account-limits.ts";
 import { assertWhole, beginRestore, endRestore, handOver, keeperCredential } from "./keepers.ts";
 import { alone } from "./lock.ts";
 import { finishRotation, rotateSigners, rotatingSigners } from "./rotation.ts";
+import { sweepTrust } from "./sweep.ts";
 import { addRevoked, ensureOperatorCredential, ensureSpaceTrust, publishSpace, refusedUsers } from "./space-trust.ts";
 import {
   LOOKING_ATTEMPTS,
@@ -52,7 +53,7 @@ const EVICTION_WAIT_MS = 10_000;
 type Options = Readonly<Record<string, string | boolean | undefined>>;
 
 const COMMANDS: Readonly<Record<string, (options: Options) => Promise<object>>> = {
-  init,
+  init: (options) => changing(options, init),
   space: (options) => changing(options, space),
   revoke: (options) => changing(options, revoke),
   backup: (options) => changing(options, backup),
@@ -65,7 +66,11 @@ const COMMANDS: Readonly<Record<string, (options: Options) => Promise<object>>> 
 
 /** Runs a command that changes what lies in the state folder. */
 function changing(options: Options, run: (options: Options) => Promise<object>): Promise<object> {
-  return alone(required(options, "state"), () => run(options));
+  const state = required(options, "state");
+  return alone(state, () => {
+    sweepTrust(state);
+    return run(options);
+  });
 }
 
 async function init(options: Options): Promise<object> {

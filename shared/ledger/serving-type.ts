@@ -1,6 +1,7 @@
 /** What registering asks of whoever writes the ledger, and what that asks of its process (§13.1). */
 import type { Principal, RandomBytes } from "../protocol/base/principals.ts";
 import type { EndpointCredentialRow } from "../protocol/ledger/endpoint-rows.ts";
+import type { GatePage, HeldEndpointGates } from "./serving-held.ts";
 import type { LedgerStore } from "./store.ts";
 
 export type ServingParts = {
@@ -13,6 +14,8 @@ export type ServingParts = {
    * holder. Throws until it is so.
    */
   readonly barrier: (holder: Principal, revoked: readonly EndpointCredentialRow[]) => Promise<void>;
+  /** A page of the gates of all instances, read from the leader. */
+  readonly gatePage: (cursor: number | undefined) => Promise<GatePage>;
   /** Epoch milliseconds. */
   readonly now: () => number;
   readonly random: RandomBytes;
@@ -59,4 +62,6 @@ export type ServingLedger = {
   readonly open: (request: OpenRequest) => Promise<void>;
   /** Throws `expired` for an epoch that is over. */
   readonly enter: (request: EnterRequest) => Promise<void>;
+  /** Gates that an operation holds frozen, a page of gates at a time. */
+  readonly held: (cursor: number | undefined) => Promise<HeldEndpointGates>;
 };

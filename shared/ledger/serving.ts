@@ -21,6 +21,7 @@ import { ServiceNameRow, endpointKey } from "../protocol/ledger/endpoint-rows.ts
 import { isConflict } from "./moves.ts";
 import { enterOnce } from "./serving-credential.ts";
 import { begin, open } from "./serving-gate.ts";
+import { heldOf } from "./serving-held.ts";
 import { refuse } from "./serving-keys.ts";
 import type { AssignRequest, EnterRequest, ServingLedger, ServingParts } from "./serving-type.ts";
 import { createOrRead } from "./store.ts";
@@ -33,6 +34,7 @@ export function servingLedger(parts: ServingParts): ServingLedger {
     begin: (request) => settled(() => begin(parts, request)),
     open: (request) => settled(() => open(parts, request)),
     enter: (request) => enter(parts, request),
+    held: async (cursor) => heldOf(await parts.gatePage(cursor)),
   };
 }
 

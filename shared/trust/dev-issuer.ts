@@ -9,10 +9,15 @@ import { encodeToken } from "../protocol/base/principals.ts";
 import { AuthFile } from "./auth-folder.ts";
 import { kept } from "./folder.ts";
 
+const KEY = "dev-issuer.jwk";
+
+/** What the auth service itself writes in its folder. */
+export const DEV_ISSUER_FILES: ReadonlySet<string> = new Set([KEY, AuthFile.DevPerson]);
+
 /** The private JWK and the subject, as text. */
 export function keptDevIssuer(folder: string): { readonly jwk: DevJwk; readonly subject: string } {
   return {
-    jwk: kept(join(folder, "dev-issuer.jwk"), newJwk, (text) => DevJwk.parse(JSON.parse(text))),
+    jwk: kept(join(folder, KEY), newJwk, (text) => DevJwk.parse(JSON.parse(text))),
     subject: kept(
       join(folder, AuthFile.DevPerson),
       () => encodeToken(randomBytes(17), 26),

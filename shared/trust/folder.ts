@@ -12,16 +12,17 @@
  * ```
  *
  * Invariants: every file is 0600 in a 0700 folder; a write is to a temporary file, then a rename,
- * so a crash leaves the old file or the new one; a secret is created once and never overwritten
+ * so a crash leaves the old file or the new one (`staged.ts`); a secret is created once and never overwritten
  * but by a rotation.
  */
 import { randomBytes } from "node:crypto";
-import { chmodSync, existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import { drawLifecycleUid } from "../protocol/base/principals.ts";
 import { type KeyKind, type SigningKey, keyFromSeed, newKey } from "./keys.ts";
 import { lawfulUid, secret } from "./own-folder.ts";
+import { orRemoved, stage } from "./staged.ts";
 
 /** Paths of a state folder. */
 export function trustPaths(state: string) {
@@ -97,23 +98,6 @@ export function createPrivate(path: string, make: () => string): string {
 function tightFolder(path: string): void {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   chmodSync(dirname(path), 0o700);
-}
-
-function stage(path: string, text: string): string {
-  const temporary = `${path}.${randomBytes(6).toString("hex")}.tmp`;
-  const whole = text.endsWith("\n") ? text : `${text}\n`;
-  orRemoved(temporary, () => writeFileSync(temporary, whole, { mode: 0o600, flush: true }));
-  return temporary;
-}
-
-/** A full disk must not fill with what could not be written, try after try. */
-function orRemoved(temporary: string, write: () => void): void {
-  try {
-    write();
-  } catch (error) {
-    rmSync(temporary, { force: true });
-    throw error;
-  }
 }
 
 /**

@@ -8,7 +8,9 @@ import { DEFAULT_LIMITS } from "../../shared/client/index.ts";
 import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { PendingAnswer, ProofAnswer } from "../../shared/protocol/endpoint/proof-shapes.ts";
+import { cli } from "../support/cli.ts";
 import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
+import { api } from "../support/raw-jetstream.ts";
 import { failure } from "../support/refusal.ts";
 import { type Sessions, type TestSession, sessionsOf, take, until } from "../support/sessions.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
@@ -19,6 +21,7 @@ let sessions: Sessions;
 
 beforeAll(async () => {
   space = await startSpace();
+  at = ["--state", space.state, "--server", space.url];
   delivery = startDeliveryService(space);
   await delivery.ready();
   sessions = sessionsOf(space);
@@ -29,6 +32,8 @@ afterAll(async () => {
   await space.stop();
 });
 
+/** The operator's command line on this space. */
+let at: readonly string[];
 const all = { subscribe: [">"], publish: [">"] };
 const endpoint = EndpointName.Delivery;
 const again = (credential: Minted): Promise<TestSession> =>
@@ -40,6 +45,13 @@ const idOf = ({ view: { principal } }: Minted): string => `${principal.owner}.${
 async function end({ view: { principal } }: Minted): Promise<void> {
   const begun = (await space.call("deprovision", principal)) as { uid: string; opId: string };
   await space.call("deprovision-complete", { ...principal, uid: begun.uid, opId: begun.opId });
+}
+
+/** Roles that a request is stored for, as the broker has them. */
+async function storedRoles(): Promise<ReadonlySet<string>> {
+  const info = await api(await space.store(), "STREAM.INFO.TASK_main", { subjects_filter: ">" });
+  const { subjects } = info["state"] as { subjects: Record<string, number> };
+  return new Set(Object.keys(subjects).flatMap((subject) => /^cotal\.main\.svc\.([^.]+)\./.exec(subject)?.[1] ?? []));
 }
 
 /** As the operator. */
@@ -429,20 +441,30 @@ describe("§8.1 where a request to a role is", () => {
   test("a role that nobody was ever given has no queue, and so nobody can fetch it", async () => {
     const asker = await space.mint({ actor: "t21_asker", ...all });
     const sent = await (await again(asker)).ask("nobodys", "hello?");
-    const { queues } = await pending();
+    const { queues, rolesLeft } = await pending();
+    expect(rolesLeft).toEqual({ roles: 0, whole: true });
+    expect((await cli(["pending", ...at])).out).not.toContain("more roles");
     expect(queues).toContainEqual({ tier: "role", role: "nobodys", state: "missing", stored: 1 });
     expect(await trace(asker, { id: sent.id })).toMatchObject([{ queue: "missing", request: { state: "waiting" } }]);
   }, 30_000);
 
-  test("requests to names that somebody made up hide no role that there is", async () => {
+  test("requests to names that somebody made up hide no role that there is, and how many roles are not shown is told", async () => {
     const asker = await again(await space.mint({ actor: "t22_asker", ...all }));
     await space.mint({ actor: "t22_holder", ...all, role: "t22_real" });
     await asker.ask("t22_real", "one");
     const madeUp = Array.from({ length: 130 }, (_, n) => `t22_made_up${n}`);
     await Promise.all(madeUp.flatMap((role) => [asker.ask(role, "a"), asker.ask(role, "b")]));
-    const { queues = [] } = await pending();
+    const { queues = [], rolesLeft } = await pending();
     expect(queues.filter(({ role }) => role === "t22_real")).toMatchObject([{ state: "known", waiting: 1 }]);
     expect(queues).toHaveLength(128);
+    // What had no room is said: those of other tests are among the roles.
+    const stored = await storedRoles();
+    expect(stored.size).toBeGreaterThan(130);
+    const left = stored.size - 128;
+    expect(rolesLeft).toEqual({ roles: left, whole: true });
+    const [shown, items] = await Promise.all([[], ["--json"]].map((how) => cli(["pending", ...at, ...how])));
+    expect(shown?.out).toContain(`requests wait for ${left} more roles than one look takes in`);
+    expect(items?.items().at(-1)).toMatchObject({ kind: "pending-as-of", rolesLeft: { roles: left, whole: true } });
   }, 30_000);
 });
 

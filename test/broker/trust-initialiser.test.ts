@@ -16,6 +16,7 @@ import {
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { cli } from "../support/cli.ts";
 import { type TestBroker, startBroker } from "../support/nats-server.ts";
 
 const PROGRAM = join(import.meta.dirname, "..", "..", "services", "trust", "initialise.ts");
@@ -27,11 +28,16 @@ const roots = mkdtempSync(join(tmpdir(), "cotal-initialiser-"));
 const root = join(roots, "whole");
 let broker: TestBroker;
 
+/** Beside the last write of a stride. */
+type Death = "before" | "after";
 type Ran = { readonly code: number | null; readonly out: string };
 
-/** Runs it to its end, or to its death after so many writes. */
-function run(args: readonly string[], at = root, writes?: number): Promise<Ran> {
-  const dying = writes === undefined ? {} : { NODE_OPTIONS: `--import=${DYING}`, COTAL_TEST_WRITES: String(writes) };
+/** Runs it to its end, or to its death at the end of a stride of writes. */
+function run(args: readonly string[], at = root, death?: Death): Promise<Ran> {
+  const dying =
+    death === undefined
+      ? {}
+      : { NODE_OPTIONS: `--import=${DYING}`, COTAL_TEST_WRITES: String(STRIDE), COTAL_TEST_STRIKE: death };
   const child = spawn(process.execPath, [PROGRAM, ...args, "--root", at], {
     env: {
       PATH: process.env["PATH"],
@@ -93,7 +99,7 @@ function picture(at: string): Map<string, string> {
   );
 }
 const names = (at: string): string[] => [...picture(at).keys()];
-/** What a death may leave behind, and nobody reads. */
+/** What a death may leave behind, nobody reads, and the next run clears away. */
 const isStaged = (name: string): boolean => name.endsWith(".tmp");
 
 describe("A.05 the trust initialiser", () => {
@@ -133,31 +139,68 @@ describe("A.05 the trust initialiser", () => {
     expect(secrets.filter((secret) => `${out}${broken.out}`.includes(secret))).toEqual([]);
   }, 30_000);
 
-  test("that dies between two writes is completed by the next run, which keeps what was drawn", async () => {
+  test("that dies between two writes is completed by the next run, which keeps what was drawn and clears away what was not finished", async () => {
     const at = join(roots, "dying");
     // A folder is bound to the broker's trust, so this one begins with it.
     cpSync(join(root, "state", "trust"), join(at, "state", "trust"), { recursive: true });
     let deaths = 0;
+    let unfinished = 0;
     let known = new Map<string, string>();
     for (;;) {
-      const { code } = await run(["spaces", "other"], at, STRIDE);
+      const { code } = await run(["spaces", "other"], at, deaths % 2 === 0 ? "before" : "after");
       const now = picture(at);
       const drawn = [...known].filter(([name]) => /\.(?:nk|jwk|secret|uid|capability)$/.test(name));
       expect(drawn.filter(([name, digest]) => now.get(name) !== digest)).toEqual([]);
       known = now;
       if (code === 0) break;
       deaths += 1;
+      unfinished += [...now.keys()].filter(isStaged).length;
     }
     expect(deaths).toBeGreaterThan(3);
+    expect(unfinished).toBeGreaterThan(0);
+    expect(names(at).filter(isStaged)).toEqual([]);
     const spaceOf = (whole: string, name: string): string[] =>
       names(whole)
-        .filter((path) => !isStaged(path) && !/^(?:state\/)?broker\//.test(path) && path !== "test.conf")
+        .filter((path) => !/^(?:state\/)?broker\//.test(path) && path !== "test.conf")
         .map((path) => path.replaceAll(name, "NAME"));
     expect(spaceOf(at, "other")).toEqual(spaceOf(root, "main"));
     const before = picture(at);
     expect(await run(["spaces", "other"], at)).toMatchObject({ code: 0 });
     expect(picture(at)).toEqual(before);
   }, 120_000);
+});
+
+describe("A.07 a rotation of keys", () => {
+  const keys = async (...args: readonly string[]): Promise<void> => {
+    const state = ["--state", join(root, "state"), "--server", broker.url];
+    const ran = await cli(["keys", ...args, ...state]);
+    if (ran.code !== 0) throw new Error(`keys ${args.join(" ")} ended with ${ran.code}: ${ran.out} ${ran.err}`);
+  };
+  const OF_OPERATOR = ["sentinel.jwt", join("operator", "operator.creds")];
+  const at = (...path: readonly string[]): string[] =>
+    OF_OPERATOR.map((file) => readFileSync(join(root, ...path, "spaces", "main", file), "utf8"));
+
+  test("A.07 the desk has credential and sentinel of the new keys at once; a copy of it from before is told where to get them", async () => {
+    const before = at("desk");
+    expect(before).toEqual(at("state"));
+    const copy = join(roots, "copied-desk");
+    cpSync(join(root, "desk"), copy, { recursive: true });
+    await keys("rotate");
+    expect(at("desk")).toEqual(at("state"));
+    expect(at("desk").filter((text, n) => text === before[n])).toEqual([]);
+    await keys("finish");
+    expect(at("desk")).toEqual(at("state"));
+    const { code, items } = await cli(["doctor", "--json", "--state", copy, "--server", broker.url]);
+    expect(code).toBe(5);
+    expect(items()).toContainEqual(
+      expect.objectContaining({
+        kind: "finding",
+        level: "error",
+        message: expect.stringContaining("operator.creds: it was taken back") as string,
+        next: expect.stringContaining("docker compose up -d --no-recreate && deploy/desk") as string,
+      }),
+    );
+  }, 60_000);
 });
 
 describe("A.05 the trust initialiser refuses by name, quotes nothing and mends nothing:", () => {

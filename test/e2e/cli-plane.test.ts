@@ -1,5 +1,5 @@
 /** The embedded space as processes: how it starts, what it refuses, how it ends. */
-import { chmodSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -161,11 +161,14 @@ describe("start and end", () => {
     expect(leftOf(rig.state).filter((line) => line.includes("nats-server"))).toHaveLength(1);
   });
 
-  test("the port is remembered for the state", async () => {
+  test("the port is remembered for the state, and what a killed start left half written is cleared away", async () => {
     await cli(rig.up("--detach"));
     await rig.plane.run("down");
+    const left = ["run/plane.json", "trust/operator.nk"].map((name) => join(rig.state, `${name}.0123456789ab.tmp`));
+    for (const path of left) writeFileSync(path, "half");
     const again = await cli(["up", "--detach", "--json", "--state", rig.state]);
     expect(again.items()[0]).toMatchObject({ kind: "ready", port: rig.port });
+    expect(left.filter((path) => existsSync(path))).toEqual([]);
   });
 });
 

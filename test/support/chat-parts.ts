@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import type { ChatParts } from "../../services/auth/plane/chat/parts.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { chatKey } from "../../shared/protocol/ledger/chat-rows.ts";
-import { type TestParts, memoryParts } from "./plane-parts.ts";
+import { NOW_MS, type TestParts, memoryParts } from "./plane-parts.ts";
 
 export type TestChatParts = ChatParts & Pick<TestParts, "made" | "removed">;
 
@@ -17,7 +17,7 @@ export function memoryHolderPage(ledger: Pick<LedgerStore, "keys" | "read">): Ch
     const rows = await Promise.all(
       keys.map(async (key) => {
         const row = await ledger.read("auth", key);
-        return row.kind === "value" ? [{ key, seq: row.revision, value: row.value }] : [];
+        return row.kind === "value" ? [{ key, seq: row.revision, timeMs: NOW_MS, value: row.value }] : [];
       }),
     );
     const after = rows

@@ -62,7 +62,7 @@ export function memoryParts(ledger: LedgerStore, over: Partial<PlaneParts> = {})
       const rows = await Promise.all(
         keys.map(async (key, at) => {
           const row = await ledger.read(bucket, key);
-          return { key, seq: at + 1, value: row.kind === "value" ? row.value : undefined };
+          return { key, seq: at + 1, timeMs: NOW_MS, value: row.kind === "value" ? row.value : undefined };
         }),
       );
       return { rows };

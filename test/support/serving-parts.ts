@@ -20,6 +20,7 @@ export function servingParts(ledger: LedgerStore, over: Partial<ServingParts> = 
     space: "main",
     accountKey: `A${"F".repeat(55)}`,
     barrier: () => Promise.resolve(),
+    gatePage: () => Promise.resolve({ rows: [] }),
     now: () => NOW_MS,
     random: seededBytes,
     ...over,

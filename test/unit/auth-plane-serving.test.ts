@@ -29,7 +29,8 @@ const BEGIN = { step: "begin", endpoint: ENDPOINT, owner: OWNER, userKey: A };
 const instance = { endpoint: ENDPOINT, instanceId: "i".repeat(26), epoch: 1 };
 const OPEN = { step: "open", ...instance, opId: `serve-${A}`, registrationRevision: 7 };
 const ENTER = { step: "enter", ...instance, owner: OWNER, userKey: A, expires: EXPIRES };
-const STEPS = [ASSIGN, BEGIN, OPEN, ENTER];
+const HELD = { step: "held" };
+const STEPS = [ASSIGN, BEGIN, OPEN, ENTER, HELD];
 
 /** A begun instance, opened. */
 async function opened() {
@@ -56,6 +57,28 @@ describe("W131L.01 W131L.08 the ledger's half of a registration, asked for", () 
       owner: OWNER,
       claimReference: `${SYSTEM}.operator`,
       space: "main",
+    });
+  });
+
+  test("A.08 the gates that are held are told with whose they are and since when, and an open one is not", async () => {
+    const { ask, ledger } = await opened();
+    expect(await ask(HELD)).toEqual({ held: { gates: [], unreadable: [] } });
+    const { begun } = await ask({ ...BEGIN, userKey: userKey("B") });
+    ledger.put("auth", "epgate.com_acme_deploy.odd", {});
+    expect(await ask(HELD)).toEqual({
+      held: {
+        gates: [
+          {
+            endpoint: ENDPOINT,
+            instanceId: begun?.instanceId,
+            owner: OWNER,
+            kind: "activation",
+            opId: `serve-${userKey("B")}`,
+            sinceMs: NOW_MS,
+          },
+        ],
+        unreadable: ["epgate.com_acme_deploy.odd"],
+      },
     });
   });
 

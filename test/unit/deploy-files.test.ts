@@ -166,6 +166,21 @@ describe("alerts", () => {
     expect(answered.toSorted()).toEqual(alerts.toSorted());
   });
 
+  test("A.02 each has a case in rules.test.yml that fires it, and a series or a moment beside it that does not", () => {
+    const cases = textOf("deploy", "rules.test.yml")
+      .split(/^ {2}- name: /m)
+      .slice(1);
+    const lacking = found(/alert: (\w+)/g, rules).filter((alert) => {
+      const own = cases.filter((text) => text.includes(`alertname: ${alert}\n`));
+      const moments = own.flatMap((text) => text.split(/^ {6}- eval_time: /m).slice(1));
+      const fired = moments.filter((text) => text.includes("exp_alerts:"));
+      const alerts = Math.max(0, ...fired.map((text) => text.split("exp_labels:").length - 1));
+      const series = own.flatMap((text) => text.match(/series: /g) ?? []);
+      return fired.length === 0 || (moments.length === fired.length && series.length <= alerts);
+    });
+    expect(lacking).toEqual([]);
+  });
+
   test("A.02 every daemon is scraped, with the overlay too; a job that an alert is about is a service", () => {
     const jobs = found(/job_name: ([a-z-]+)/g, textOf("deploy", "prometheus.yml"));
     expect(jobs.toSorted()).toEqual([...DAEMONS, "prometheus"].toSorted());

@@ -140,7 +140,8 @@ describe("W131S.02 a UID that is reserved for service custody", () => {
   test("W131S.02 an instance of an ordinary endpoint is never taken over under one", async () => {
     const ledger = memoryLedger();
     const barrier = () => Promise.resolve();
-    const parts = { space: "main", accountKey: ACCOUNT, barrier, now: () => 1, random: randomBytes };
+    const gatePage = () => Promise.resolve({ rows: [] });
+    const parts = { space: "main", accountKey: ACCOUNT, barrier, gatePage, now: () => 1, random: randomBytes };
     const serving = servingLedger({ ...parts, ledger: ledger.store() });
     await serving.assign({ endpoint: "com.example.echo", owner: OWNER, by: alice });
     const asked = { endpoint: "com.example.echo", owner: OWNER, userKey: `U${"A".repeat(55)}` };

@@ -14,7 +14,13 @@ import type { PlaneElsewhere } from "./elsewhere.ts";
 export type EnrolPolicy = "auto" | "granted";
 
 export type LedgerPage = {
-  readonly rows: readonly { readonly key: string; readonly seq: number; readonly value: unknown }[];
+  readonly rows: readonly {
+    readonly key: string;
+    readonly seq: number;
+    /** Epoch milliseconds by the broker's clock. */
+    readonly timeMs: number;
+    readonly value: unknown;
+  }[];
   readonly cursor?: number;
 };
 

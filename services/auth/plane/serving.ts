@@ -14,6 +14,7 @@ import { ErrorCode, badRequest } from "../../../shared/protocol/base/errors.ts";
 import { dotForm, principal } from "../../../shared/protocol/base/principals.ts";
 import type { ServingAnswer, ServingArgs } from "../../../shared/protocol/endpoint/auth-shapes.ts";
 import { type Caller, EndpointName } from "../../../shared/protocol/endpoint/grammar.ts";
+import { endpointKey } from "../../../shared/protocol/ledger/endpoint-rows.ts";
 import { type PlaneParts, demandPlane, refusal } from "./parts.ts";
 
 const CLOCKS_APART = 60;
@@ -24,6 +25,7 @@ export function createServing(parts: PlaneParts): (caller: Caller, args: Serving
     space: parts.space,
     accountKey: parts.frontAccount,
     barrier: expiryBarrier(parts),
+    gatePage: (cursor) => parts.ledgerPage("auth", endpointKey.allGates, cursor),
     now: parts.now,
     random: parts.random,
   });
@@ -56,5 +58,9 @@ async function step(ledger: ServingLedger, args: ServingArgs, seconds: number): 
       }
       await ledger.enter(args);
       return {};
+    case "held": {
+      const { gates, unreadable, ...rest } = await ledger.held(args.cursor);
+      return { held: { ...rest, gates: [...gates], unreadable: [...unreadable] } };
+    }
   }
 }

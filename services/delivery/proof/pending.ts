@@ -50,7 +50,7 @@ export async function pendingPage(parts: ProofParts, { of, cursor }: PendingArgs
   });
   const listed = page.rows.flatMap(({ key, kind, data }) => (kind === "marker" ? [] : readList(key, data)));
   const members = await pendingOf(parts, listed);
-  const queues = of === undefined && cursor === undefined ? { queues: await queuesOf(parts) } : {};
+  const queues = of === undefined && cursor === undefined ? await queuesOf(parts) : {};
   return { ...moment, members, ...queues, ...(page.cursor === undefined ? {} : { cursor: page.cursor }) };
 }
 

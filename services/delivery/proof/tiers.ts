@@ -13,7 +13,7 @@ import { parseSubject, spaceSubjects } from "../../../shared/protocol/base/subje
 import { ROLE_TOKEN } from "../../../shared/protocol/base/grammar.ts";
 import { subjectCounts } from "../../../shared/broker/subject-counts.ts";
 import { atOnce } from "../../../shared/broker/at-once.ts";
-import type { FanoutState, TierPending } from "../../../shared/protocol/endpoint/proof-shapes.ts";
+import type { FanoutState, RolesLeft, TierPending } from "../../../shared/protocol/endpoint/proof-shapes.ts";
 import { type Lifecycle, groupOf } from "../../../shared/protocol/ledger/member-rows.ts";
 
 export type ProofParts = {
@@ -75,10 +75,12 @@ export async function pendingAt(
  */
 const MOST_QUEUES = 128;
 
-/** What waits for each role that requests are stored for, by whoever they are. */
-export async function queuesOf({ store, space }: ProofParts): Promise<TierPending[]> {
+export type Queues = { readonly queues: TierPending[]; readonly rolesLeft: RolesLeft };
+
+/** What waits for each role that requests are stored for, by whoever they are; and how many roles it had no room for. */
+export async function queuesOf({ store, space }: ProofParts): Promise<Queues> {
   const { task } = spaceNames(space);
-  const { of } = await subjectCounts(store, task, spaceSubjects(space).svcAll);
+  const { of, whole } = await subjectCounts(store, task, spaceSubjects(space).svcAll);
   const roles = new Set(
     of.flatMap(([subject]) => parseSubject(subject)?.rest ?? []).filter((role) => ROLE_TOKEN.test(role)),
   );
@@ -86,7 +88,10 @@ export async function queuesOf({ store, space }: ProofParts): Promise<TierPendin
   for await (const { name } of consumersOf(store, task)) given.add(name);
   const [real, madeUp] = [true, false].map((is) => [...roles].filter((role) => given.has(roleDurable(role)) === is));
   const first = [...(real ?? []), ...(madeUp ?? [])].slice(0, MOST_QUEUES);
-  return atOnce(first, QUEUES_AT_ONCE, (role) => pendingAt(store, rolePlace(space, role), { tier: "role", role }));
+  const queues = await atOnce(first, QUEUES_AT_ONCE, (role) =>
+    pendingAt(store, rolePlace(space, role), { tier: "role", role }),
+  );
+  return { queues, rolesLeft: { roles: roles.size - first.length, whole } };
 }
 
 const QUEUES_AT_ONCE = 32;

@@ -1,7 +1,7 @@
 /**
  * What is wrong with a space, as far as its provisioner can see; each finding says what to do.
  *
- * Siblings: `lifecycles.ts` (durables, gates), `groups.ts` (who writes copies), `queues.ts` (requests that wait),
+ * Siblings: `lifecycles.ts` (durables, gates), `endpoint-gates.ts`, `groups.ts` (who writes copies), `queues.ts` (requests that wait),
  * `disk.ts`.
  */
 import { type Drift, streamState, verifyConsumer, verifyStreams } from "../../../shared/broker/ensure.ts";
@@ -12,6 +12,7 @@ import type { Finding } from "../../../shared/protocol/endpoint/provisioner-shap
 import { registryPage } from "../../../shared/serve/registry.ts";
 import type { SpaceContext } from "../context.ts";
 import { disk } from "./disk.ts";
+import { endpointGates } from "./endpoint-gates.ts";
 import { MAX_FINDINGS, differs, warning } from "./finding.ts";
 import { groups } from "./groups.ts";
 import { lifecycles } from "./lifecycles.ts";
@@ -23,6 +24,7 @@ const MAX_SKEW_MS = 2000;
 const CHECKED = [
   "store shapes",
   "durables and gates of active lifecycles",
+  "gates of serving instances",
   "member groups",
   "role queues",
   "record writer",
@@ -45,6 +47,7 @@ export async function check(context: SpaceContext) {
     groups(context, () => Promise.resolve(brokerNow())),
     queues(context, brokerNow()),
     foreignProtocols(context),
+    endpointGates(context.serving, brokerNow()),
     disk(context),
   ]);
   const findings = [...drift.map((one) => ofDrift(context.space, one)), ...looked.flat(), ...clock(clockSkewMs)];

@@ -11,6 +11,7 @@ import {
 } from "../base/grammar.ts";
 import { isEndpointName } from "./names.ts";
 import { ActorRow, actorLists } from "../ledger/actor-rows.ts";
+import { OperationKind } from "../ledger/rows.ts";
 import { ChatSession } from "../ledger/chat-rows.ts";
 import { AskedCapabilities } from "./capabilities.ts";
 
@@ -190,10 +191,30 @@ export const ServingArgs = z.union([
     /** Unix seconds. */
     expires: z.int().positive(),
   }),
+  z.strictObject({ step: z.literal("held"), cursor: z.int().nonnegative().optional() }),
 ]);
 export type ServingArgs = z.infer<typeof ServingArgs>;
-/** `begun` where an instance has begun. */
+/** Gates of instances that an operation holds frozen: nothing is let in as one until it is through. */
+export const HeldEndpointGates = z.looseObject({
+  gates: z.array(
+    z.looseObject({
+      ...serving,
+      owner: token,
+      kind: OperationKind,
+      opId: z.string(),
+      /** Epoch milliseconds by the broker's clock. */
+      sinceMs: z.int().nonnegative(),
+    }),
+  ),
+  /** Keys of rows that are no gate of an instance. */
+  unreadable: z.array(z.string()),
+  /** Absent on the last page. */
+  cursor: z.int().nonnegative().optional(),
+});
+
+/** `begun` where an instance has begun, `held` where gates were asked for. */
 export const ServingAnswer = z.looseObject({
+  held: HeldEndpointGates.optional(),
   begun: z.looseObject({ instanceId: serving.instanceId, opId: z.string(), epoch }).optional(),
 });
 export type ServingAnswer = z.infer<typeof ServingAnswer>;

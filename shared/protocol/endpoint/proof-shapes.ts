@@ -56,6 +56,9 @@ export type MemberPending = z.infer<typeof MemberPending>;
 export const FanoutState = z.looseObject({ stored: count, copied: count });
 export type FanoutState = z.infer<typeof FanoutState>;
 
+export const RolesLeft = z.looseObject({ roles: count, whole: z.boolean() });
+export type RolesLeft = z.infer<typeof RolesLeft>;
+
 /** Of one principal, or of all; pages in the order in which read lists were written. */
 export const PendingArgs = z.strictObject({
   of: z.strictObject({ owner: token, actor: token }).optional(),
@@ -68,6 +71,8 @@ export const PendingAnswer = z.looseObject({
   members: z.array(MemberPending),
   /** With the first page of all: each role that requests are stored for, whether anybody holds it or not. */
   queues: z.array(TierPending).optional(),
+  /** With `queues`: roles beyond these that requests are stored for. Not `whole`: there are more than the broker counts. */
+  rolesLeft: RolesLeft.optional(),
   /** Where the next page begins; left out at the end. */
   cursor: count.optional(),
 });

@@ -10,7 +10,7 @@
 import { z } from "zod";
 import { ID_TOKEN, LIFECYCLE_UID, PRINCIPAL_TOKEN, USER_NKEY } from "../base/grammar.ts";
 import { type Principal, parseDotForm, principal } from "../base/principals.ts";
-import { endpointToken, isEndpointName } from "../endpoint/grammar.ts";
+import { endpointName, endpointToken, isEndpointName } from "../endpoint/grammar.ts";
 import { CredentialRow, GateOperation } from "./rows.ts";
 
 const count = z.int().nonnegative();
@@ -88,6 +88,7 @@ export const endpointKey = {
   cred: (endpoint: string, instanceId: string, credentialId: string) =>
     `epcred.${endpointToken(endpoint)}.${instanceId}.${credentialId}`,
   credsOf: (endpoint: string, instanceId: string) => `epcred.${endpointToken(endpoint)}.${instanceId}.*`,
+  allGates: "epgate.>",
   gatesOf: (endpoint: string) => `epgate.${endpointToken(endpoint)}.*`,
   spec: (endpoint: string, instanceId: string) => `svc.${endpointToken(endpoint)}.${instanceId}.spec`,
   status: (endpoint: string, instanceId: string) => `svc.${endpointToken(endpoint)}.${instanceId}.status`,
@@ -98,4 +99,11 @@ export function instanceOfGate(endpoint: string, key: string): string | undefine
   const lead = `epgate.${endpointToken(endpoint)}.`;
   const id = key.startsWith(lead) ? key.slice(lead.length) : "";
   return LIFECYCLE_UID.test(id) ? id : undefined;
+}
+
+/** The endpoint and the instance that a gate's key names; `undefined` for a key that no gate has. */
+export function endpointOfGate(key: string): { readonly endpoint: string; readonly instanceId: string } | undefined {
+  const endpoint = endpointName(key.split(".")[1] ?? "");
+  const instanceId = isEndpointName(endpoint) ? instanceOfGate(endpoint, key) : undefined;
+  return instanceId === undefined ? undefined : { endpoint, instanceId };
 }
