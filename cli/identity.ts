@@ -75,7 +75,7 @@ function isOpen(target: Target): boolean {
   return !existsSync(trustPaths(target.state).operatorCreds(target.space));
 }
 
-export function openCredentials(target: Target, actor: string): Credentials {
+function openCredentials(target: Target, actor: string): Credentials {
   const file = join(trustPaths(target.state).agents(target.space), `${actor}.uid`);
   const uid = keptUid(file);
   return { kind: "open", actor, uid, ...(target.secret === undefined ? {} : { secret: target.secret }) };

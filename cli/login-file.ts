@@ -8,6 +8,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
+import { parseJson } from "../shared/protocol/base/json.ts";
 import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
 import { trustPaths, writePrivate } from "../shared/trust/folder.ts";
 
@@ -83,21 +84,20 @@ type Times = { readonly issued: number | undefined; readonly expires: number | u
 /** Unix seconds that a token says of itself; it was checked when it was stored. */
 export function timesOf(idToken: string): Times {
   const { iat, exp } = claimsOf(idToken);
-  const seconds = (value: unknown): number | undefined =>
-    typeof value === "number" && Number.isFinite(value) ? value : undefined;
-  return { issued: seconds(iat), expires: seconds(exp) };
+  return { issued: iat, expires: exp };
 }
 
 export function subjectOf(idToken: string): string | undefined {
-  const { sub } = claimsOf(idToken);
-  return typeof sub === "string" ? sub : undefined;
+  return claimsOf(idToken).sub;
 }
 
-function claimsOf(idToken: string): { readonly iat?: unknown; readonly exp?: unknown; readonly sub?: unknown } {
-  try {
-    const claims: unknown = JSON.parse(Buffer.from(idToken.split(".")[1] ?? "", "base64url").toString("utf8"));
-    return typeof claims === "object" && claims !== null ? claims : {};
-  } catch {
-    return {};
-  }
+/** Each claim for itself: one that is wrong is not said, and takes no other along. */
+const Claims = z.object({
+  iat: z.number().optional().catch(undefined),
+  exp: z.number().optional().catch(undefined),
+  sub: z.string().optional().catch(undefined),
+});
+
+function claimsOf(idToken: string): z.infer<typeof Claims> {
+  return Claims.safeParse(parseJson(Buffer.from(idToken.split(".")[1] ?? "", "base64url"))).data ?? {};
 }

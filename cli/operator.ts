@@ -87,7 +87,7 @@ export function assertKnown({ state, space, isNamed, auth }: Target): void {
   });
 }
 
-export async function openRail(target: Target, credentials: Credentials): Promise<Rail> {
+async function openRail(target: Target, credentials: Credentials): Promise<Rail> {
   const reconnect = { kind: "bounded", attempts: 3 } as const;
   const identity = await openIdentity({ credentials, space: target.space }, randomBytes, { reconnect });
   const connection = await reached(

@@ -4,7 +4,7 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import type { Connection } from "../../shared/broker/connect.ts";
 import { ensureLifecycleDurables, ensureRoleQueue } from "../../shared/broker/lifecycle-durables.ts";
 import { frontiersOf, removeRemains } from "../../shared/broker/lifecycle-remains.ts";
-import { parseJson } from "../../shared/broker/json-rows.ts";
+import { parseJson } from "../../shared/protocol/base/json.ts";
 import { rowPage } from "../../shared/broker/reads.ts";
 import type { Writer } from "../../shared/broker/write.ts";
 import { Account } from "../../shared/grants/row.ts";

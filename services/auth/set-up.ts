@@ -12,7 +12,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { type Drift, streamState, verifyStreams } from "../../shared/broker/ensure.ts";
-import { parseJson } from "../../shared/broker/json-rows.ts";
+import { parseJson } from "../../shared/protocol/base/json.ts";
 import { isMarker, leaderLast } from "../../shared/broker/reads.ts";
 import { spaceStreams } from "../../shared/broker/resources.ts";
 import { isUpgrade } from "../../shared/broker/upgrade.ts";

@@ -1,7 +1,7 @@
 /**
- * Taking a space up: rows for this daemon's credentials, connections in front, in the store and in the system
- * account (two each of these, one for the membership feed alone), its member groups, the endpoint, its registration, what it does; in the order in which each needs the
- * one before.
+ * Taking a space up: rows for this daemon's credentials, connections in front, in the store and in the system account
+ * (more than one each, so that no flood of reads and no fault of the membership feed takes the others along), its member
+ * groups, the endpoint, its registration, what it does; in the order in which each needs the one before.
  *
  * Invariants
  * 1. The credentials of front and store have their rows before anything is done with them. Rows of the system-account

@@ -17,7 +17,7 @@ import { type Caller, endpointToken } from "../../shared/protocol/endpoint/gramm
 import { AclRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import { RegistrationSpec } from "../../shared/protocol/ledger/service-rows.ts";
 import type { SpaceContext } from "./context.ts";
-import { parseJson } from "../../shared/broker/json-rows.ts";
+import { parseJson } from "../../shared/protocol/base/json.ts";
 
 type Store = Pick<SpaceContext, "store" | "names"> & { readonly settings: Pick<SpaceContext["settings"], "auth"> };
 

@@ -26,7 +26,7 @@ import {
 import { recordKey } from "../../shared/protocol/ledger/record-kinds.ts";
 import { RegistrationStatus } from "../../shared/protocol/ledger/service-rows.ts";
 import type { SpaceContext } from "./context.ts";
-import { parseJson } from "../../shared/broker/json-rows.ts";
+import { parseJson } from "../../shared/protocol/base/json.ts";
 
 /** What became of one report. */
 export const Recorded = {

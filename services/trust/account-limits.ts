@@ -18,7 +18,7 @@ export const AccountLimits = z.strictObject({
 });
 export type AccountLimits = z.infer<typeof AccountLimits>;
 
-export const DEFAULT_ACCOUNT_LIMITS: AccountLimits = { diskBytes: -1, connections: 10_000 };
+const DEFAULT_ACCOUNT_LIMITS: AccountLimits = { diskBytes: -1, connections: 10_000 };
 
 const pathOf = (state: string, space: string): string => join(trustPaths(state).spaceTrust(space), "limits.json");
 

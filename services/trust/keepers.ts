@@ -55,7 +55,7 @@ const recordPath = (state: string, space: string): string =>
   join(trustPaths(state).spaceTrust(space), "restoring.json");
 
 /** The restore that made this space, or is making it. */
-export function restoring(state: string, space: string): Restoring | undefined {
+function restoring(state: string, space: string): Restoring | undefined {
   const path = recordPath(state, space);
   return existsSync(path) ? readKept(path, (text) => Restoring.parse(JSON.parse(text))) : undefined;
 }

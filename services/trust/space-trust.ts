@@ -143,7 +143,7 @@ function heldCredential(path: string): CredentialView | undefined {
 const RevokedList = z.record(z.string(), z.number());
 
 /** Users of this space whose credentials are refused, with the time at which that was said. */
-export function revokedUsers(state: string, space: string): Record<string, number> {
+function revokedUsers(state: string, space: string): Record<string, number> {
   const path = join(trustPaths(state).spaceTrust(space), "revoked.json");
   return existsSync(path) ? readKept(path, (text) => RevokedList.parse(JSON.parse(text))) : {};
 }

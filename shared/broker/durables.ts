@@ -82,7 +82,7 @@ export function roleConsumer(space: string, role: string): ConsumerSpec {
 }
 
 /** What the record writer pulls at once; one is out at a time all the same. */
-export const RECORD_WRITER_BATCH = 64;
+const RECORD_WRITER_BATCH = 64;
 /** What a writer that was killed held is given to the next one after this long. */
 const RECORD_WRITER_ACK_SECONDS = 5;
 

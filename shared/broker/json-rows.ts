@@ -8,6 +8,7 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import { isMarker, leaderLast } from "../../shared/broker/reads.ts";
 import type { Writer } from "../../shared/broker/write.ts";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
+import { parseJson } from "../../shared/protocol/base/json.ts";
 import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { bucketStream } from "../../shared/protocol/base/names.ts";
 
@@ -35,17 +36,6 @@ export function unreadable(key: string): CotalError {
     outcome: Outcome.NotExecuted,
     next: "a newer version may have written it: run that version, or remove the row",
   });
-}
-
-const utf8 = new TextDecoder("utf-8", { fatal: true });
-
-/** What these bytes say; `undefined`, which every schema of a row refuses, where they are no JSON. */
-export function parseJson(data: Uint8Array): unknown {
-  try {
-    return JSON.parse(utf8.decode(data));
-  } catch {
-    return undefined;
-  }
 }
 
 /**

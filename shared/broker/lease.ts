@@ -20,7 +20,7 @@ import { Header } from "../protocol/base/headers.ts";
 import { bucketStream, leaseKey, spaceNames } from "../protocol/base/names.ts";
 import { streamState } from "./ensure.ts";
 import { isCode, isUnknownOutcome } from "./errors.ts";
-import { parseJson } from "./json-rows.ts";
+import { parseJson } from "../protocol/base/json.ts";
 import { leaderLast } from "./leader.ts";
 import { isMarker } from "./stored-headers.ts";
 import { type Writer, createWriter } from "./write.ts";

@@ -25,7 +25,7 @@ export type HistoryLimits = {
 const SECOND_NS = 1e9;
 /** A count that bounds nothing: what an interrupted change may leave behind, and so read as none. */
 const ABOVE_ALL = Number.MAX_SAFE_INTEGER;
-export const MAX_AGE_SECONDS = 3650 * 86_400;
+const MAX_AGE_SECONDS = 3650 * 86_400;
 
 export async function historyLimits(nc: NatsConnection, stream: string): Promise<HistoryLimits> {
   return limitsOf((await streamState(nc, stream)).config);

@@ -12,7 +12,7 @@ import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import { spaceNames } from "../protocol/base/names.ts";
 import { spaceSubjects } from "../protocol/base/subjects.ts";
 import { MAX_GROUPS, MarkerRow } from "../protocol/ledger/member-rows.ts";
-import { parseJson } from "./json-rows.ts";
+import { parseJson } from "../protocol/base/json.ts";
 import { leaderLast } from "./reads.ts";
 
 export type MarkerPlace = { readonly space: string; readonly group: number };

@@ -1,6 +1,8 @@
 /**
  * Joined channels: the live tail, replay on join, and the seam between them (§7).
  *
+ * Siblings: `room.ts` one channel, `establishing.ts` its durable membership, `history.ts` what is replayed.
+ *
  * Invariants
  * 1. A channel is joined only once the broker has accepted the subscription; a refusal that comes
  *    later drops it, with an event (§7). No daemon is needed for a live join.
@@ -17,21 +19,23 @@ import type { Msg, NatsConnection } from "@nats-io/transport-node";
 import { fromNats } from "../broker/errors.ts";
 import { CotalError, ErrorCode, Outcome, toCotalError } from "../protocol/base/errors.ts";
 import { channelPattern, isConcrete, matches } from "../protocol/base/channels.ts";
-import { effectiveConfig } from "../protocol/chat/channel-config.ts";
 import { DeliveryKind, spaceSubjects } from "../protocol/base/subjects.ts";
 import { type Delivery, RejectReason } from "../protocol/chat/message.ts";
+import { establishing } from "./establishing.ts";
 import { type Events, Rail } from "./events.ts";
 import type { Hands } from "./hands.ts";
 import { type HistoryRange, readHistory } from "./history.ts";
 import { type InboxItem, makeItem } from "./item.ts";
 import { Lane, type Mailbox } from "./mailbox.ts";
-import { type Memberships, asksForMembership, shortfallOf, stillMember } from "./memberships.ts";
+import { type Memberships, stillMember } from "./memberships.ts";
 import type { Mode } from "./identity.ts";
 import {
   type JoinOptions,
   type Joined,
   GAP,
+  MAX_RETRY_MS,
   NO_REPLAY,
+  RETRY_MS,
   type Replayed,
   type Room,
   type Settings,
@@ -78,8 +82,6 @@ const ANCHOR_EVERY = 2000;
 /** Unread history items above which the next page waits. */
 const HISTORY_ROOM = 1000;
 const FLUSH_MS = 5000;
-const RETRY_MS = 1000;
-const MAX_RETRY_MS = 30_000;
 
 export function createChannels(options: ChannelsOptions): Channels {
   const { nc, events, hands, mailbox, memberships } = options;
@@ -221,53 +223,7 @@ export function createChannels(options: ChannelsOptions): Channels {
     return room.tail;
   };
 
-  /** Asks for the durable membership, and again later where that may help. */
-  const establish = async (room: Room, waitMs = RETRY_MS): Promise<void> => {
-    const { channel, frontier } = room;
-    if (memberships === undefined || room.isMember || room.gone || frontier === undefined) return;
-    if (!asksForMembership(channel, room.class)) return;
-    try {
-      await memberships.join(channel, frontier);
-      if (room.gone) {
-        await memberships.leave(channel);
-        return;
-      }
-      room.isMember = true;
-      if (room.shortfall !== undefined) events.tell({ type: "joined-durable", channel });
-      room.shortfall = undefined;
-    } catch (thrown) {
-      const error = toCotalError(thrown);
-      const message = shortfallOf(error);
-      if (room.gone) return;
-      if (message !== room.shortfall) events.tell({ type: "shortfall", subject: channel, message });
-      room.shortfall = message;
-      if (!isAway(error) || (error.code === ErrorCode.FailedPrecondition && waitMs === RETRY_MS)) return;
-      const again = async (): Promise<void> => {
-        if (error.code === ErrorCode.FailedPrecondition) await relearn(room);
-        await establish(room, Math.min(2 * waitMs, MAX_RETRY_MS));
-      };
-      room.retries.add(setTimeout(() => void again(), waitMs));
-    }
-  };
-  /** Of a pattern, which no catching-up asks for: what it is like is asked again until somebody says. */
-  const learnLater = (room: Room, waitMs = RETRY_MS): void => {
-    const again = async (): Promise<void> => {
-      await relearn(room);
-      if (room.frontier === undefined) learnLater(room, Math.min(2 * waitMs, MAX_RETRY_MS));
-      else await establish(room);
-    };
-    room.retries.add(setTimeout(() => void again(), waitMs));
-  };
-  /** The cursor may lie too far back by now, or the channel be another class. */
-  const relearn = async (room: Room): Promise<void> => {
-    try {
-      const { frontier, config, defaults } = await options.reads.frontier(room.channel);
-      room.frontier = frontier;
-      room.class = effectiveConfig(config, defaults).deliveryClass;
-    } catch {
-      // The next try asks with what is known.
-    }
-  };
+  const { establish, learnLater } = establishing({ memberships, events, reads: options.reads });
 
   const joining = new Map<string, Promise<Joined>>();
   const join = async (given: string, joinOptions: JoinOptions = {}): Promise<Joined> => {

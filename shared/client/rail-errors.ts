@@ -7,7 +7,7 @@ import { DESCRIBE, isCoreEndpoint } from "../protocol/endpoint/grammar.ts";
 import { outcomeOf } from "../protocol/endpoint/outcome.ts";
 
 /** Detail of a refusal by the broker: which subject it refused. */
-export const REFUSED_SUBJECT = "ai.cotal.ep.refused-subject";
+const REFUSED_SUBJECT = "ai.cotal.ep.refused-subject";
 
 const UNPUBLISHED = outcomeOf({ seen: "unpublished" });
 const NOTHING = outcomeOf({ seen: "nothing" });

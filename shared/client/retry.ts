@@ -29,7 +29,7 @@ export function mayRepeat(error: CotalError, effect: Effect | undefined): boolea
 }
 
 /** The wait after so many failures, from 1; `jitter` in [0, 1). */
-export function retryWait(failures: number, jitter: number): number {
+function retryWait(failures: number, jitter: number): number {
   return Math.floor(jitter * Math.min(CAP_MS, BASE_MS * FACTOR ** (failures - 1)));
 }
 

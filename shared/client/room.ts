@@ -80,6 +80,10 @@ export type Room = {
   gone: boolean;
 };
 
+/** What may come right by itself is tried again: after the first, and at twice the time up to the second. */
+export const RETRY_MS = 1000;
+export const MAX_RETRY_MS = 30_000;
+
 const OPEN_SPACE =
   "durable backstop unavailable: an open space keeps no copies for who is away; history has what was missed";
 

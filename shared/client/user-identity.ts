@@ -7,7 +7,9 @@
  *    (decision H61). All of it is display and addressing: the minted grant is the boundary.
  * 2. One identity token is asked for at a time, however long its source takes.
  */
+import { z } from "zod";
 import { type Authenticator, type ConnectOptions, waitFor } from "../broker/connect.ts";
+import { parseJson } from "../protocol/base/json.ts";
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import { type RandomBytes, connId, dotForm, drawNonce, principal } from "../protocol/base/principals.ts";
 import { inboxPrefix } from "../protocol/base/broker-subjects.ts";
@@ -86,16 +88,12 @@ function presenting(source: BearerSource): Authenticator {
   };
 }
 
+const Named = z.object({ act: z.object({ name: z.string() }) });
+
 /** The display name that the bearer says; read for display, believed by nobody. */
 function actName(bearer: string): string | undefined {
-  try {
-    const claims: unknown = JSON.parse(Buffer.from(bearer.split(".")[1] ?? "", "base64url").toString("utf8"));
-    const act: unknown = typeof claims === "object" && claims !== null ? Reflect.get(claims, "act") : undefined;
-    const name: unknown = typeof act === "object" && act !== null ? Reflect.get(act, "name") : undefined;
-    return typeof name === "string" ? name : undefined;
-  } catch {
-    return undefined;
-  }
+  const claims = parseJson(Buffer.from(bearer.split(".")[1] ?? "", "base64url"));
+  return Named.safeParse(claims).data?.act.name;
 }
 
 /** Asks for one bearer; at another address where the exchange was started again. */

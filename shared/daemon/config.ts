@@ -54,7 +54,7 @@ export type Config<V> = {
 };
 
 /** One problem of a configuration, also as `details` of the error. */
-export const CONFIG_PROBLEM = "ai.cotal.config.problem";
+const CONFIG_PROBLEM = "ai.cotal.config.problem";
 
 export function defineConfig<const S extends Settings>(prefix: VariableName, settings: S): Config<SettingValues<S>> {
   const names = Object.values(settings).map(({ env }) => env);

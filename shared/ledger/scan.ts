@@ -9,7 +9,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NatsConnection } from "@nats-io/transport-node";
-import { parseJson } from "../broker/json-rows.ts";
+import { parseJson } from "../protocol/base/json.ts";
 import { type StoredEntry, isMarker, leaderNext } from "../broker/reads.ts";
 import type { ScannedEntry, Scanner } from "../broker/scanner.ts";
 import { kvKey, kvKeyOf } from "../protocol/base/broker-subjects.ts";

@@ -3,15 +3,16 @@
  *
  * A refusal takes no place: else a burst of one caller's refusals would fill the place of others.
  */
+import { type Principal, dotForm } from "../protocol/base/principals.ts";
 import { createShare } from "./share.ts";
 
 /** Of all places, those that one owner may take: with two callers of his own he would have the rest too. */
 const OWNER_SHARE = 0.75;
 
 export type Places = {
-  /** Takes a place, if there is one; `from` is the caller's dot-form. */
-  readonly take: (from: string) => boolean;
-  readonly give: (from: string) => void;
+  /** Takes a place, if there is one. */
+  readonly take: (caller: Principal) => boolean;
+  readonly give: (caller: Principal) => void;
 };
 
 export function createPlaces(inAll: number, perCaller: number): Places {
@@ -19,21 +20,20 @@ export function createPlaces(inAll: number, perCaller: number): Places {
   const owners = createShare(Math.max(perCaller, Math.floor(inAll * OWNER_SHARE)));
   let taken = 0;
   return {
-    take: (from) => {
+    take: (caller) => {
+      const from = dotForm(caller);
       if (taken >= inAll || !callers.take(from)) return false;
-      if (!owners.take(ownerOf(from))) {
+      if (!owners.take(caller.owner)) {
         callers.give(from);
         return false;
       }
       taken += 1;
       return true;
     },
-    give: (from) => {
+    give: (caller) => {
       taken -= 1;
-      callers.give(from);
-      owners.give(ownerOf(from));
+      callers.give(dotForm(caller));
+      owners.give(caller.owner);
     },
   };
 }
-
-const ownerOf = (dotForm: string): string => dotForm.split(".", 1)[0] ?? "";

@@ -5,7 +5,7 @@
  * A listing, not a proof: an instance that was killed stands here as it last was. Who wants to know asks it.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
-import { parseJson } from "../broker/json-rows.ts";
+import { parseJson } from "../protocol/base/json.ts";
 import { leaderLast, rowPage } from "../broker/reads.ts";
 import { kvKey } from "../protocol/base/broker-subjects.ts";
 import { bucketStream, spaceNames } from "../protocol/base/names.ts";

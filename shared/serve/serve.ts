@@ -16,6 +16,7 @@
  */
 import type { Msg, NatsConnection } from "@nats-io/transport-node";
 import { hasProvenance } from "../protocol/base/headers.ts";
+import { dotForm } from "../protocol/base/principals.ts";
 import type { Contract } from "../protocol/contract/contract.ts";
 import type { TrustedView } from "../protocol/contract/descriptor.ts";
 import type { BodyTarget } from "../protocol/endpoint/envelope.ts";
@@ -107,12 +108,12 @@ export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoi
 
   const answer = async (subject: EndpointRequestSubject, bytes: Uint8Array): Promise<void> => {
     const started = now();
-    const from = `${subject.owner}.${subject.actor}`;
+    const from = dotForm(subject);
     const places = placesOf(subject.command);
     let placed = false;
-    const takePlace = (): boolean => (placed = places.take(from));
+    const takePlace = (): boolean => (placed = places.take(subject));
     const { requestId, result, reply } = await answerTo(responder, subject, bytes, takePlace);
-    if (placed) places.give(from);
+    if (placed) places.give(subject);
     const sent = reply && send(nc, replyTo(subject), reply);
     onServed({ command: subject.command, from, requestId, result: sent ?? result, milliseconds: now() - started });
   };

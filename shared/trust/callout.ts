@@ -26,7 +26,7 @@ import { JWT_LEAD, JwtFault, signedJwt, verifiedClaims } from "./nats-jwt.ts";
 import type { CurveKey } from "./xkey.ts";
 
 /** Of every request, beside the subject it comes on. */
-export const REQUEST_AUDIENCE = "nats-authorization-request";
+const REQUEST_AUDIENCE = "nats-authorization-request";
 
 /** Room for the longest CONNECT line, escaped and encoded, with the names of a client's certificates. */
 export const MAX_REQUEST_BYTES = 262_144;

@@ -4,35 +4,27 @@
  */
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
+import { type DeliveryWorld, startDeliveryWorld } from "../support/delivery-world.ts";
 import { frontRoot } from "../support/holders.ts";
 import { publishOptions, tap } from "../support/probe.ts";
 import { api, dump, put } from "../support/raw-jetstream.ts";
-import { type Sessions, type TestSession, sessionsOf, take, texts, until } from "../support/sessions.ts";
-import { type TestSpace, startSpace } from "../support/space.ts";
+import { type TestSession, sessionsOf, take, texts, until } from "../support/sessions.ts";
+import { startSpace } from "../support/space.ts";
 import { rawHolder } from "../support/takes.ts";
 
-let space: TestSpace;
-let delivery: DeliveryService;
-let sessions: Sessions;
+let world: DeliveryWorld;
 let serial = 0;
 
 beforeAll(async () => {
-  space = await startSpace();
-  delivery = startDeliveryService(space);
-  sessions = sessionsOf(space);
-  await delivery.ready();
+  world = await startDeliveryWorld();
 }, 60_000);
-afterAll(async () => {
-  await sessions.closeAll();
-  await delivery.kill("SIGTERM");
-  await space.stop();
-});
+afterAll(() => world.stop());
 
 /** A role that nobody else of this file holds. */
 const freshRole = () => `role${(serial += 1)}`;
-const sender = () => sessions.minted({ actor: `s${(serial += 1)}` });
-const holder = (role: string, limits: object = {}) => sessions.minted({ actor: `h${(serial += 1)}`, role }, { limits });
+const sender = () => world.sessions.minted({ actor: `s${(serial += 1)}` });
+const holder = (role: string, limits: object = {}) =>
+  world.sessions.minted({ actor: `h${(serial += 1)}`, role }, { limits });
 
 const notices = async (session: TestSession, count: number) =>
   (await take(session, count)).map((item) => (item.kind === "dm" ? item.notice : undefined));
@@ -59,7 +51,7 @@ describe("W81.06 W81.15 W81.17 from ask to answer", () => {
 
   test("W81.02 what a holder sends: its own role and principal, the copy it holds, and a fresh reply subject under the take", async () => {
     const role = freshRole();
-    const [alice, bob, root] = await Promise.all([sender(), holder(role), frontRoot(space, "main")]);
+    const [alice, bob, root] = await Promise.all([sender(), holder(role), frontRoot(world.space, "main")]);
     const seen: { subject: string; reply: string; body: unknown }[] = [];
     const takes = root.subscribe(`cotal.main.take.${role}.*.*`, {
       callback: (_, message) => {
@@ -129,7 +121,7 @@ describe("W81.18 notices and what looks like one", () => {
       cotalAnycastNotice: { seq: 1, role: "r", event: "taken" as const, taker: { id: "x", name: "x" } },
     };
     for (const actor of ["delivery", "mallory"]) {
-      const peer = await sessions.minted({ actor, owner: "others" });
+      const peer = await world.sessions.minted({ actor, owner: "others" });
       await peer.dm(alice.me.id, [{ kind: "data", data }]);
     }
     const items = await take(alice, 2);
@@ -147,9 +139,9 @@ describe("W81.18 notices and what looks like one", () => {
     const inbox = bob.inbox();
     await inbox.next();
     expect(await notices(alice, 1)).toMatchObject([{ event: "taken", taker: { id: bob.me.id } }]);
-    await delivery.kill("SIGKILL");
-    delivery.restart();
-    await delivery.ready();
+    await world.delivery.kill("SIGKILL");
+    world.delivery.restart();
+    await world.delivery.ready();
     // Who leaves gives back what it has in hand.
     await bob.drain();
     const carol = await holder(role);
@@ -170,15 +162,15 @@ describe("W81.09 W81.19 a holder through outages", () => {
     const role = freshRole();
     const [alice, bob] = await Promise.all([sender(), holder(role)]);
     await bob.listen();
-    await delivery.kill("SIGKILL");
+    await world.delivery.kill("SIGKILL");
     const asked = await alice.ask(role, "patience");
     await until("bob holds it", () => bob.waiting().length === 1);
     const shown = take(bob, 1);
     await until("bob says why", () => bob.told.some(({ type }) => type === "takes-nothing"));
     expect(bob.told).toContainEqual(expect.objectContaining({ type: "takes-nothing", role, cause: "no-daemon" }));
     await bob.dm(bob.me.id, "note to self");
-    delivery.restart();
-    await delivery.ready();
+    world.delivery.restart();
+    await world.delivery.ready();
     expect(texts(await shown)).toHaveLength(1);
     const rest = texts(await take(bob, 1));
     expect([...texts(await shown), ...rest].toSorted()).toEqual(["note to self", "patience"]);
@@ -192,9 +184,9 @@ describe("W81.09 W81.19 a holder through outages", () => {
     await bob.listen();
     const asked = await alice.ask(role, "hold on");
     await until("bob holds it", () => bob.waiting().length === 1);
-    await space.broker.kill();
+    await world.space.broker.kill();
     const shown = take(bob, 1);
-    await space.broker.restart();
+    await world.space.broker.restart();
     expect(texts(await shown)).toEqual(["hold on"]);
     await until("it is told", async () => {
       const status = await alice.asked.status(asked).catch(() => undefined);
@@ -213,9 +205,9 @@ describe("W81.09 W81.19 a holder through outages", () => {
   test("W81.06 a request that breaks the contract is terminated before any take", async () => {
     const role = freshRole();
     const [alice, bob] = await Promise.all([sender(), holder(role)]);
-    const store = await space.store();
-    const forged = await space.mint({ actor: `poison${(serial += 1)}` });
-    const nc = await space.connect(forged);
+    const store = await world.space.store();
+    const forged = await world.space.mint({ actor: `poison${(serial += 1)}` });
+    const nc = await world.space.connect(forged);
     const { owner, actor } = forged.view.principal;
     const { seq } = await put(nc, `cotal.main.svc.${role}.${owner}.${actor}`, "{not json");
     await alice.ask(role, "good");
@@ -233,9 +225,9 @@ describe("W81.09 W81.19 a holder through outages", () => {
 
 test("W5.10 W3.09 a copy of something stored is no take and no question, whatever its header's case or value; neither is a delivery", async () => {
   const role = freshRole();
-  const [alice, root] = await Promise.all([sender(), frontRoot(space, "main")]);
-  const minted = await space.mint({ actor: `copy${(serial += 1)}`, role });
-  const bob = await rawHolder(space, minted, role);
+  const [alice, root] = await Promise.all([sender(), frontRoot(world.space, "main")]);
+  const minted = await world.space.mint({ actor: `copy${(serial += 1)}`, role });
+  const bob = await rawHolder(world.space, minted, role);
   const { seq, id } = await alice.ask(role, "x");
   const body = await bob.body(seq, id);
   const me = `${bob.me.owner}.${bob.me.actor}`;
@@ -257,7 +249,7 @@ test("W5.10 W3.09 a copy of something stored is no take and no question, whateve
   expect(await bob.take(body)).toBe("ok");
   expect(heard.map((one) => one.subjects()[0])).toEqual(lawful.map(({ reply }) => reply));
   expect(heard.map(({ messages }) => messages.length)).toEqual([2, 1]);
-  const store = await space.store();
+  const store = await world.space.store();
   const stored = (await Promise.all(["CHAT_main", "DM_main", "TASK_main"].map((name) => dump(store, name)))).flat();
   expect(stored.filter(({ subject }) => /^cotal\.main\.(take|live)\./.test(subject))).toEqual([]);
 }, 30_000);

@@ -3,37 +3,27 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { InboxItem } from "../../shared/client/index.ts";
 import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
-import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
+import { type DeliveryWorld, startDeliveryWorld } from "../support/delivery-world.ts";
 import { failure } from "../support/refusal.ts";
-import { type Sessions, type TestSession, sessionsOf, take, texts, until } from "../support/sessions.ts";
-import { type TestSpace, startSpace } from "../support/space.ts";
+import { type TestSession, take, texts, until } from "../support/sessions.ts";
 import { backstopOf, copiesOf, markerOf, rowsOf } from "../support/stored-copies.ts";
 
-let space: TestSpace;
-let delivery: DeliveryService;
+let world: DeliveryWorld;
 let store: NatsConnection;
-let sessions: Sessions;
 
 beforeAll(async () => {
-  space = await startSpace();
-  delivery = startDeliveryService(space);
-  await delivery.ready();
-  store = await space.store();
-  sessions = sessionsOf(space);
+  world = await startDeliveryWorld();
+  store = await world.space.store();
 }, 60_000);
-afterAll(async () => {
-  await sessions.closeAll();
-  await delivery.kill("SIGTERM");
-  await space.stop();
-});
+afterAll(() => world.stop());
 
 const passed = (seq: number) =>
   until("the fan-out has passed it", async () => ((await markerOf(store))?.sequence ?? 0) >= seq);
 const again = async (credential: { readonly text: string }): Promise<TestSession> =>
-  sessions.own({ credentials: { kind: "static", text: credential.text } });
+  world.sessions.own({ credentials: { kind: "static", text: credential.text } });
 const all = { subscribe: [">"], publish: [">"] };
 let speaking: Promise<TestSession> | undefined;
-const speaker = () => (speaking ??= sessions.minted({ actor: "speaker", ...all }));
+const speaker = () => (speaking ??= world.sessions.minted({ actor: "speaker", ...all }));
 const settled = (who: TestSession) =>
   until("every copy is acknowledged", async () => {
     const { waiting, unacknowledged } = await backstopOf(store, who.me);
@@ -43,7 +33,7 @@ const chat = (items: readonly InboxItem[]) => items.filter(({ kind }) => kind ==
 
 describe("W4.04 a durable channel", () => {
   test("W7.13 is joined durable once both stand; who was away gets what was posted meanwhile, in order and once", async () => {
-    const credential = await space.mint({ actor: "away", ...all });
+    const credential = await world.space.mint({ actor: "away", ...all });
     const from = await speaker();
     const first = await again(credential);
     expect(await first.join("d1")).toMatchObject({ state: "joined durable", class: "durable" });
@@ -62,7 +52,7 @@ describe("W4.04 a durable channel", () => {
 
   test("W4.09 one message on three paths is shown once, and its copy is acknowledged after it was handled", async () => {
     const from = await speaker();
-    const to = await sessions.minted({ actor: "thrice", ...all });
+    const to = await world.sessions.minted({ actor: "thrice", ...all });
     await to.join("d2");
     const inbox = to.inbox();
     const sent = await from.send("d2", "once");
@@ -81,7 +71,7 @@ describe("W4.04 a durable channel", () => {
 
   test("W4.04 what a handler failed to handle comes again as its copy", async () => {
     const from = await speaker();
-    const to = await sessions.minted({ actor: "failing", ...all });
+    const to = await world.sessions.minted({ actor: "failing", ...all });
     await to.join("d3");
     let seen = 0;
     const handling = to.onItem(() => {
@@ -97,7 +87,7 @@ describe("W4.04 a durable channel", () => {
   }, 30_000);
 
   test("W7.12 after a leave nothing new comes; what was stored before it does", async () => {
-    const credential = await space.mint({ actor: "leaving", ...all });
+    const credential = await world.space.mint({ actor: "leaving", ...all });
     const from = await speaker();
     const first = await again(credential);
     await first.join("d4");
@@ -118,7 +108,7 @@ describe("W4.04 a durable channel", () => {
   }, 30_000);
 
   test("W7.14 W7.15 a family is joined durable; a wildcard and the root say that they are live only", async () => {
-    const to = await sessions.minted({ actor: "wide", ...all });
+    const to = await world.sessions.minted({ actor: "wide", ...all });
     expect(await to.join("fam.>")).toMatchObject({ state: "joined durable" });
     for (const wide of ["fam.*", ">"]) {
       const joined = await to.join(wide);
@@ -129,8 +119,8 @@ describe("W4.04 a durable channel", () => {
   });
 
   test("W7.03 a live channel takes no membership", async () => {
-    await space.call("channel-set", { channel: "livechan", change: { deliveryClass: "live" } });
-    const to = await sessions.minted({ actor: "livejoin", ...all });
+    await world.space.call("channel-set", { channel: "livechan", change: { deliveryClass: "live" } });
+    const to = await world.sessions.minted({ actor: "livejoin", ...all });
     expect(await to.join("livechan")).toMatchObject({ state: "joined live", class: "live" });
     expect(await rowsOf(store, to.me)).toEqual([]);
     await to.close();
@@ -138,9 +128,9 @@ describe("W4.04 a durable channel", () => {
 
   test("W4.08 W4.06 what is joined is told from what a mention alone reaches, and the mention comes without a join", async () => {
     for (const channel of ["w408.in", "w408.out", "w408.no"]) {
-      await space.call("channel-set", { channel, change: { deliveryClass: "live" } });
+      await world.space.call("channel-set", { channel, change: { deliveryClass: "live" } });
     }
-    const to = await sessions.minted({ actor: "reached", subscribe: ["w408.in", "w408.out"], publish: [">"] });
+    const to = await world.sessions.minted({ actor: "reached", subscribe: ["w408.in", "w408.out"], publish: [">"] });
     await to.join("w408.in");
     const reach = async () =>
       (await to.channels()).channels
@@ -164,8 +154,8 @@ describe("W4.04 a durable channel", () => {
   }, 30_000);
 
   test("W8.13 W8.14 copies that the limit may have removed are told", async () => {
-    await space.call("limits-set", { store: "delivery", maxPerSubject: 5 });
-    const credential = await space.mint({ actor: "late", ...all });
+    await world.space.call("limits-set", { store: "delivery", maxPerSubject: 5 });
+    const credential = await world.space.mint({ actor: "late", ...all });
     const from = await speaker();
     const first = await again(credential);
     await first.join("d5");
@@ -182,21 +172,21 @@ describe("W4.04 a durable channel", () => {
     ]);
     expect((await copiesOf(store, second.me)).every(({ limit }) => limit === "5")).toBe(true);
     await second.close();
-    await space.call("limits-set", { store: "delivery", maxPerSubject: 1000 });
+    await world.space.call("limits-set", { store: "delivery", maxPerSubject: 1000 });
   }, 30_000);
 
   test("W7.13 without its daemon it is joined live and says so; with it, it becomes durable by itself", async () => {
-    await delivery.kill();
+    await world.delivery.kill();
     const from = await speaker();
-    const to = await sessions.minted({ actor: "early", ...all });
+    const to = await world.sessions.minted({ actor: "early", ...all });
     const joined = await to.join("d6");
     expect(joined.state).toBe("joined live");
     expect(joined.shortfall).toContain("durable backstop unavailable");
     await from.send("d6", "live all the same");
     expect(texts(await take(to, 1))).toEqual(["live all the same"]);
     expect(await failure(to.call("delivery", "durable-list", {}))).toMatchObject({ code: "unavailable" });
-    delivery.restart();
-    await delivery.ready();
+    world.delivery.restart();
+    await world.delivery.ready();
     await until("it is durable", () => to.joined()[0]?.state === "joined durable", 40_000);
     expect(to.told).toContainEqual({ type: "joined-durable", channel: "d6" });
     await to.close();
@@ -204,7 +194,7 @@ describe("W4.04 a durable channel", () => {
 });
 
 test("W4.04 the daemon is killed, the broker is killed: who was away has every post once, in order", async () => {
-  const credential = await space.mint({ actor: "patient", ...all });
+  const credential = await world.space.mint({ actor: "patient", ...all });
   const from = await speaker();
   const first = await again(credential);
   expect(await first.join("d7")).toMatchObject({ state: "joined durable" });
@@ -218,13 +208,13 @@ test("W4.04 the daemon is killed, the broker is killed: who was away has every p
     }
   };
   await say(5);
-  await delivery.kill();
+  await world.delivery.kill();
   await say(5);
-  delivery.restart();
-  await delivery.ready();
+  world.delivery.restart();
+  await world.delivery.ready();
   await say(5);
-  await space.broker.kill();
-  await space.broker.restart();
+  await world.space.broker.kill();
+  await world.space.broker.restart();
   await until("sends go through again", async () => (await failureOf(say(1))) === undefined);
   const last = (await from.send("d7", "last")).seq;
   sent.push("last");
@@ -257,7 +247,7 @@ async function failureOf(pending: Promise<unknown>): Promise<unknown> {
 }
 
 test("W4.11 W5.10 what nobody could show at the head of the backstop is terminated, and what follows surfaces", async () => {
-  const credential = await space.mint({ actor: "poisoned", ...all });
+  const credential = await world.space.mint({ actor: "poisoned", ...all });
   const from = await speaker();
   const first = await again(credential);
   await first.join("d8");
@@ -282,8 +272,8 @@ test("W4.11 W5.10 what nobody could show at the head of the backstop is terminat
 }, 60_000);
 
 test("W8.10 nobody else reads a member's copies, and nobody in front writes one", async () => {
-  const victim = await space.mint({ actor: "victim", ...all });
-  const thief = await space.connect(await space.mint({ actor: "thief", ...all }));
+  const victim = await world.space.mint({ actor: "victim", ...all });
+  const thief = await world.space.connect(await world.space.mint({ actor: "thief", ...all }));
   const { principal, uid } = victim.view;
   const subject = spaceSubjects("main").dlv(principal, uid);
   const denied = thief.closed();
@@ -297,7 +287,7 @@ test("W8.10 nobody else reads a member's copies, and nobody in front writes one"
 });
 
 test("a row of a membership that is no JSON is passed over, and the others are listed", async () => {
-  const member = await sessions.minted({ actor: "damaged", ...all });
+  const member = await world.sessions.minted({ actor: "damaged", ...all });
   expect(await member.join("d9")).toMatchObject({ state: "joined durable" });
   const { principal, uid } = member.me;
   const key = `${principal.owner}.${principal.actor}.${uid}.${"f".repeat(64)}`;

@@ -1,37 +1,28 @@
 /** What a member is told of copies that the limit may have removed (§8): by the stamp of the copy, and by nothing else. */
 import { type NatsConnection, headers } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
-import { type Sessions, type TestSession, sessionsOf, take, until } from "../support/sessions.ts";
-import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+import { type DeliveryWorld, startDeliveryWorld } from "../support/delivery-world.ts";
+import { type TestSession, take, until } from "../support/sessions.ts";
+import type { Minted } from "../support/space.ts";
 import { copiesOf, markerOf } from "../support/stored-copies.ts";
 
-let space: TestSpace;
-let delivery: DeliveryService;
+let world: DeliveryWorld;
 let store: NatsConnection;
-let sessions: Sessions;
 let speaker: TestSession;
 
 beforeAll(async () => {
-  space = await startSpace();
-  delivery = startDeliveryService(space);
-  await delivery.ready();
-  store = await space.store();
-  sessions = sessionsOf(space);
-  speaker = await sessions.minted({ actor: "speaker", subscribe: [">"], publish: [">"] });
+  world = await startDeliveryWorld();
+  store = await world.space.store();
+  speaker = await world.sessions.minted({ actor: "speaker", subscribe: [">"], publish: [">"] });
 }, 60_000);
-afterAll(async () => {
-  await sessions.closeAll();
-  await delivery.kill("SIGTERM");
-  await space.stop();
-});
+afterAll(() => world.stop());
 
 const again = (member: Minted): Promise<TestSession> =>
-  sessions.own({ credentials: { kind: "static", text: member.text }, limits: { pullExpiresMs: 500 } });
+  world.sessions.own({ credentials: { kind: "static", text: member.text }, limits: { pullExpiresMs: 500 } });
 
 /** A member of the channel that is away. */
 async function away(actor: string, channel: string): Promise<Minted> {
-  const member = await space.mint({ actor, subscribe: [">"], publish: [] });
+  const member = await world.space.mint({ actor, subscribe: [">"], publish: [] });
   const session = await again(member);
   expect(await session.join(channel)).toMatchObject({ state: "joined durable" });
   await session.drain();
@@ -68,7 +59,7 @@ async function toldBy(member: Minted, channel: string): Promise<string[]> {
   return told;
 }
 
-const limit = (maxPerSubject: number | null) => space.call("limits-set", { store: "delivery", maxPerSubject });
+const limit = (maxPerSubject: number | null) => world.space.call("limits-set", { store: "delivery", maxPerSubject });
 
 describe("W8.14 more copies waited than are kept", () => {
   test("W8.13 W8.14 a new space keeps 1,000 for each member: 1,100 while away are told of, once", async () => {

@@ -5,29 +5,19 @@
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
+import { type DeliveryWorld, startDeliveryWorld } from "../support/delivery-world.ts";
 import { api, dump, put } from "../support/raw-jetstream.ts";
-import { type Sessions, sessionsOf, take, texts, until } from "../support/sessions.ts";
-import { type TestSpace, startSpace } from "../support/space.ts";
+import { take, texts, until } from "../support/sessions.ts";
 import { markerOf } from "../support/stored-copies.ts";
 
-let space: TestSpace;
-let delivery: DeliveryService;
+let world: DeliveryWorld;
 let store: NatsConnection;
-let sessions: Sessions;
 
 beforeAll(async () => {
-  space = await startSpace();
-  delivery = startDeliveryService(space);
-  await delivery.ready();
-  store = await space.store();
-  sessions = sessionsOf(space);
+  world = await startDeliveryWorld();
+  store = await world.space.store();
 }, 60_000);
-afterAll(async () => {
-  await sessions.closeAll();
-  await delivery.kill("SIGTERM");
-  await space.stop();
-});
+afterAll(() => world.stop());
 
 const ROLE = "poisoned";
 
@@ -66,13 +56,13 @@ function longest(message: object): string[] {
 
 test("W4.11 W5.09 W81.06 W8.11 at the head of CHAT, DLV, DM and TASK: the lines move on, nothing comes twice, and the daemon lives", async () => {
   const role = { role: ROLE, subscribe: ["poisoned.>"], publish: ["poisoned.>"] };
-  const credential = await space.mint({ actor: "member", ...role });
-  const open = () => sessions.own({ credentials: { kind: "static", text: credential.text } });
-  const from = await sessions.minted({ actor: "sender", ...role });
+  const credential = await world.space.mint({ actor: "member", ...role });
+  const open = () => world.sessions.own({ credentials: { kind: "static", text: credential.text } });
+  const from = await world.sessions.minted({ actor: "sender", ...role });
   const first = await open();
   expect(await first.join("poisoned.room")).toMatchObject({ state: "joined durable" });
   await first.close();
-  const pid = delivery.pid();
+  const pid = world.delivery.pid();
 
   const [me, it] = [from.me.id, first.me.id];
   const dlv = `cotal.main.dlv.${it}.${first.me.uid}`;
@@ -167,5 +157,5 @@ test("W4.11 W5.09 W81.06 W8.11 at the head of CHAT, DLV, DM and TASK: the lines 
   expect(texts(await second.history("poisoned.room")).at(-1)).toBe("the post behind it");
   const forwards = await second.history("poisoned.room", { fromSeq: 1, limit: 1000 });
   expect(texts(forwards).at(-1)).toBe("the post behind it");
-  expect(delivery.pid()).toBe(pid);
+  expect(world.delivery.pid()).toBe(pid);
 }, 60_000);

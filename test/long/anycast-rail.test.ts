@@ -5,39 +5,30 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { anycastKey, type AnycastStatus } from "../../shared/protocol/chat/anycast.ts";
 import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
+import { type DeliveryWorld, startDeliveryWorld } from "../support/delivery-world.ts";
 import { api, dump, put } from "../support/raw-jetstream.ts";
 import { frontRoot } from "../support/holders.ts";
 import { seeded } from "../support/seeded.ts";
-import { type Sessions, type TestSession, sessionsOf, take, until } from "../support/sessions.ts";
-import { type TestSpace, startSpace } from "../support/space.ts";
+import { type TestSession, take, until } from "../support/sessions.ts";
 import { type RawHolder, rawHolder } from "../support/takes.ts";
 
-let space: TestSpace;
-let delivery: DeliveryService;
-let sessions: Sessions;
+let world: DeliveryWorld;
 let serial = 0;
 
 beforeAll(async () => {
-  space = await startSpace();
-  delivery = startDeliveryService(space);
-  sessions = sessionsOf(space);
-  await delivery.ready();
+  world = await startDeliveryWorld();
 }, 60_000);
-afterAll(async () => {
-  await sessions.closeAll();
-  await delivery.kill("SIGTERM");
-  await space.stop();
-});
+afterAll(() => world.stop());
 
 const fresh = (lead: string) => `${lead}${(serial += 1)}`;
-const sender = () => sessions.minted({ actor: fresh("s") });
+const sender = () => world.sessions.minted({ actor: fresh("s") });
 async function holder(role: string): Promise<RawHolder> {
-  return rawHolder(space, await space.mint({ actor: fresh("h"), role }), role);
+  return rawHolder(world.space, await world.space.mint({ actor: fresh("h"), role }), role);
 }
 
 /** Every notice that the store holds for a sender, in order. */
 async function noticesTo(session: TestSession): Promise<{ event: string; seq: number; taker: string; id: string }[]> {
-  const store = await space.store();
+  const store = await world.space.store();
   return (await dump(store, "DM_main"))
     .filter(({ subject }) => subject.startsWith(`cotal.main.inst.${session.me.id}.`) && subject.endsWith(".delivery"))
     .map(({ data }) => {
@@ -54,7 +45,7 @@ async function noticesTo(session: TestSession): Promise<{ event: string; seq: nu
 describe("W81.02 W81.03 what the rail takes", () => {
   test("W81.02 a take with another reply target, or none, is dropped unanswered; the daemon goes on", async () => {
     const role = fresh("role");
-    const [alice, bob, root] = await Promise.all([sender(), holder(role), frontRoot(space, "main")]);
+    const [alice, bob, root] = await Promise.all([sender(), holder(role), frontRoot(world.space, "main")]);
     const { seq, id } = await alice.ask(role, "x");
     const body = await bob.body(seq, id);
     const subject = `cotal.main.take.${role}.${bob.me.owner}.${bob.me.actor}`;
@@ -123,7 +114,7 @@ describe("W81.02 W81.03 what the rail takes", () => {
   test("W81.05 W81.15 taken, cancelled, gone, as the broker has them; a cancelled request is off the queue", async () => {
     const role = fresh("role");
     const [alice, bob, carol] = await Promise.all([sender(), holder(role), holder(role)]);
-    const store = await space.store();
+    const store = await world.space.store();
     const one = await alice.ask(role, "one");
     expect(await bob.take(await bob.body(one.seq, one.id))).toBe("ok");
     expect(await carol.take(await carol.body(one.seq, one.id))).toBe("taken");
@@ -153,7 +144,7 @@ describe("W81.02 W81.03 what the rail takes", () => {
     const { seq, id } = await alice.ask(role, "x");
     const { epoch } = (await bob.body(seq, id)) as { epoch: string };
     const squatted = `anycast.${anycastKey(epoch, seq).split(".")[1]}.${seq}.1`;
-    const root = await frontRoot(space, "main");
+    const root = await frontRoot(world.space, "main");
     const stored = await put(root, `cotal.main.inst.${mallory.me.id}.${mallory.me.id}`, "{}", {
       "Nats-Msg-Id": squatted,
     });
@@ -175,7 +166,7 @@ async function patient<T>(run: () => Promise<T>, isDone: (value: T) => boolean =
 describe("W81.10 races over a real broker, two daemons", () => {
   let second: DeliveryService;
   beforeAll(async () => {
-    second = startDeliveryService(space);
+    second = startDeliveryService(world.space);
     await second.ready();
   }, 60_000);
   afterAll(() => second.kill("SIGTERM"));
@@ -226,7 +217,7 @@ describe("W81.10 races over a real broker, two daemons", () => {
 describe("W81.16 W81.17 daemons that are killed in between", () => {
   let daemons: readonly [DeliveryService, DeliveryService];
   beforeAll(async () => {
-    daemons = [delivery, startDeliveryService(space)];
+    daemons = [world.delivery, startDeliveryService(world.space)];
     await daemons[1].ready();
   }, 60_000);
   afterAll(() => daemons[1].kill("SIGTERM"));
@@ -273,7 +264,7 @@ describe("W81.16 W81.17 daemons that are killed in between", () => {
     const taken = ends.filter(({ took }) => took === "ok").map(({ seq }) => seq);
     await until("all are told", async () => (await noticesTo(alice)).length >= taken.length, 30_000);
     expect((await noticesTo(alice)).map(({ seq }) => seq).toSorted((a, b) => a - b)).toEqual(taken);
-    const store = await space.store();
+    const store = await world.space.store();
     for (const { seq, took } of ends) {
       const there = (await api(store, "STREAM.MSG.GET.TASK_main", { seq })).error === undefined;
       expect(there).toBe(took === "ok");
@@ -284,8 +275,8 @@ describe("W81.16 W81.17 daemons that are killed in between", () => {
 describe("W81.08 W81.13 a queue that is made anew", () => {
   test("W81.13 W81.15 W81.08 the queue is made anew: old rows match nothing, its new request waits, a holder goes on", async () => {
     const role = fresh("role");
-    const [alice, bob] = await Promise.all([sender(), sessions.minted({ actor: fresh("h"), role })]);
-    const store = await space.store();
+    const [alice, bob] = await Promise.all([sender(), world.sessions.minted({ actor: fresh("h"), role })]);
+    const store = await world.space.store();
     const first = await alice.ask(role, "before");
     expect((await take(bob, 1)).map(({ text }) => text)).toEqual(["before"]);
     const { config } = (await api(store, "STREAM.INFO.TASK_main")) as { config?: object };

@@ -107,7 +107,7 @@ export function bareUserJwt(
  * What a responder's own user may do: serve requests in its queue group, and answer each once. `resp`
  * alone makes every other publish a refusal; a `deny` beside it would refuse the answers too.
  */
-export const RESPONDER_GRANTS = {
+const RESPONDER_GRANTS = {
   sub: { allow: [`${sys.userAuth} ${CALLOUT_QUEUE}`] },
   resp: { max: 1, ttl: 10_000_000_000 },
 } as const;

@@ -167,7 +167,7 @@ export function planeOn(state: string, port: number): TestPlane {
 type Recorded = { readonly launcher: { pid: number }; readonly children: { name: string; process: { pid: number } }[] };
 
 /** The pid that the plane's record names now; 0 if it names none. */
-export function recordedPid(state: string, name: string): number {
+function recordedPid(state: string, name: string): number {
   const path = join(state, "run", "plane.json");
   if (!existsSync(path)) return 0;
   const record = JSON.parse(readFileSync(path, "utf8")) as Recorded;

@@ -10,7 +10,7 @@ import type { IdentityProvider } from "./identity-provider.ts";
 
 export const NATIVE_CLIENT = "cotal-cli";
 
-export async function tokensFor(idp: IdentityProvider, login: string): Promise<Tokens> {
+async function tokensFor(idp: IdentityProvider, login: string): Promise<Tokens> {
   const provider = await findProvider({ issuer: idp.issuer, clientId: NATIVE_CLIENT });
   return signInByBrowser(provider, {
     waitMs: 10_000,

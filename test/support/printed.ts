@@ -22,7 +22,7 @@ export function printed(by: string, text: string): void {
 }
 
 /** Makes a text one that nothing may print. Only its digest is kept. */
-export function neverPrinted(...secrets: readonly string[]): void {
+function neverPrinted(...secrets: readonly string[]): void {
   if (folder === undefined) return;
   const lines = secrets.filter((secret) => secret.length >= 20).map((secret) => `${digestOf(secret)}\n`);
   if (lines.length > 0) appendFileSync(join(folder, `${own}${KNOWN}`), lines.join(""));

@@ -4,7 +4,7 @@ import { servingLedger } from "../../shared/ledger/serving.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { principal } from "../../shared/protocol/base/principals.ts";
 import { EndpointCredentialRow, EndpointGateRow, endpointKey } from "../../shared/protocol/ledger/endpoint-rows.ts";
-import type { MemoryLedger } from "./memory-ledger.ts";
+import { type MemoryLedger, memoryLedger } from "./memory-ledger.ts";
 import { NOW_MS, OWNER, SYSTEM, seededBytes } from "./plane-parts.ts";
 
 export const ENDPOINT = "com.acme.deploy";
@@ -13,6 +13,12 @@ export const EXPIRES = NOW_MS / 1000 + 600;
 
 /** A user key of one letter. */
 export const userKey = (letter: string): string => `U${letter.repeat(55)}`;
+
+/** The keys of those who serve, or want to. */
+export const A = userKey("A");
+export const B = userKey("B");
+export const C = userKey("C");
+export const D = userKey("D");
 
 export function servingParts(ledger: LedgerStore, over: Partial<ServingParts> = {}): ServingParts {
   return {
@@ -32,6 +38,30 @@ export const servingOver = (ledger: LedgerStore, over: Partial<ServingParts> = {
 
 export const assigned = (serving: ServingLedger): Promise<void> =>
   serving.assign({ endpoint: ENDPOINT, owner: OWNER, by: OPERATOR });
+
+/** A ledger in which the endpoint is assigned, and nobody serves it yet. */
+export async function assignedLedger(): Promise<{ readonly ledger: MemoryLedger; readonly serving: ServingLedger }> {
+  const ledger = memoryLedger();
+  const serving = servingOver(ledger.store());
+  await assigned(serving);
+  return { ledger, serving };
+}
+
+/** An instance of the endpoint that a ledger knows. */
+export type Instance = { readonly ledger: MemoryLedger; readonly instanceId: string };
+
+/** One that the key A serves, at epoch 1. */
+export async function served(): Promise<Instance> {
+  const { ledger, serving } = await assignedLedger();
+  const { instanceId } = await registered(serving, { userKey: A });
+  return { ledger, instanceId };
+}
+
+/** One whose first registration died with its gate shut, as it was born. */
+export async function unborn(): Promise<Instance> {
+  const { ledger, serving } = await assignedLedger();
+  return { ledger, instanceId: (await serving.begin({ endpoint: ENDPOINT, owner: OWNER, userKey: A })).instanceId };
+}
 
 export type Registration = {
   readonly userKey: string;

@@ -4,7 +4,7 @@
  */
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -345,7 +345,3 @@ async function served(ask: () => Promise<unknown>): Promise<void> {
     }
   }
 }
-
-/** True if the file is there: for tests that look at the state folder. */
-export const inState = (space: TestSpace, ...parts: readonly string[]): boolean =>
-  existsSync(join(space.state, ...parts));

@@ -13,42 +13,12 @@ import { ActorRow } from "../../shared/protocol/ledger/actor-rows.ts";
 import { AclRow, CredentialRow, GateRow } from "../../shared/protocol/ledger/rows.ts";
 import { type MemoryLedger, memoryLedger } from "../support/memory-ledger.ts";
 import { EVERYTHING, OWNER, SIGN_IN, memoryParts } from "../support/plane-parts.ts";
+import { type Written, stepped, watched } from "../support/stepped-ledger.ts";
 
 const alice = { owner: OWNER, actor: "alice" };
 
-/** One process's view of the ledger, in which every step waits until the scheduler picks it. */
-function stepped(store: LedgerStore, scheduler: fc.Scheduler): LedgerStore {
-  const step = async <T>(label: string, run: () => Promise<T>): Promise<T> => {
-    await scheduler.schedule(Promise.resolve(), label);
-    return run();
-  };
-  return {
-    read: (bucket, key) => step(`read ${key}`, () => store.read(bucket, key)),
-    create: (bucket, key, value) => step(`create ${key}`, () => store.create(bucket, key, value)),
-    cas: (bucket, key, value, revision) => step(`cas ${key}`, () => store.cas(bucket, key, value, revision)),
-    scan: (asked, pick) => step(`scan ${asked.family}`, () => store.scan(asked, pick)),
-    keys: (bucket, filter) => step(`keys ${filter}`, () => store.keys(bucket, filter)),
-  };
-}
-
-/** Every write that took place, with its value and who made it. */
-type Written = { readonly by: string; readonly key: string; readonly value: object };
-
-function watched(store: LedgerStore, by: string, log: Written[]): LedgerStore {
-  return {
-    ...store,
-    create: async (bucket, key, value) => {
-      const revision = await store.create(bucket, key, value);
-      log.push({ by, key, value });
-      return revision;
-    },
-    cas: async (bucket, key, value, pinned) => {
-      const revision = await store.cas(bucket, key, value, pinned);
-      log.push({ by, key, value });
-      return revision;
-    },
-  };
-}
+/** Every write that took place, and who made it. */
+type Logged = Written & { readonly by: string };
 
 type Ended<T> = { readonly ok: true; readonly value: T } | { readonly ok: false };
 
@@ -87,13 +57,15 @@ describe("W131L.07 no credential under a frozen or a retired gate", () => {
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), fc.boolean(), fc.boolean(), async (scheduler, known, freezes) => {
         const ledger = memoryLedger();
-        const log: Written[] = [];
+        const log: Logged[] = [];
         const quiet = createAuthority(memoryParts(ledger.store()));
         await quiet.grant({ ...alice, ...EVERYTHING, name: "Alice", kind: "interactive" });
         if (known) await quiet.enrol(alice, SIGN_IN);
         const uid = ActorRow.parse(ledger.row("auth", `actor.${OWNER}.alice`)).lifecycleUid;
         const process = (by: string) =>
-          createAuthority(memoryParts(watched(stepped(ledger.store(), scheduler), by, log)));
+          createAuthority(
+            memoryParts(watched(stepped(ledger.store(), scheduler), (written) => log.push({ by, ...written }))),
+          );
 
         let revoked = false;
         let releasedAfter = false;
@@ -110,7 +82,14 @@ describe("W131L.07 no credential under a frozen or a retired gate", () => {
             revoked = outcome.ok;
             return enrol("late");
           }),
-          freezes ? ended(takeover(watched(stepped(ledger.store(), scheduler), "takeover", log), uid)) : undefined,
+          freezes
+            ? ended(
+                takeover(
+                  watched(stepped(ledger.store(), scheduler), (written) => log.push({ by: "takeover", ...written })),
+                  uid,
+                ),
+              )
+            : undefined,
         ]);
         const [one, two, late] = await scheduler.waitFor(outcomes);
 

@@ -8,7 +8,9 @@ import { type BuiltProfile, PROFILES, profileRows } from "../../shared/grants/ma
 import { createPlaces } from "../../shared/serve/places.ts";
 
 describe("places", () => {
-  const callers = (owner: string, count: number) => Array.from({ length: count }, (_, n) => `${owner}.a${n}`);
+  const alone = { owner: "u_one", actor: "a" };
+  const callers = (owner: string, count: number) =>
+    Array.from({ length: count }, (_, n) => ({ owner, actor: `a${n}` }));
 
   test("one owner with many callers leaves a quarter to everybody else, and each is given back to whom it was taken", () => {
     const places = createPlaces(16, 4);
@@ -16,19 +18,19 @@ describe("places", () => {
     const taken = tries.filter((from) => places.take(from));
     expect(taken).toHaveLength(12);
     expect(callers("u_two", 4).filter((from) => places.take(from))).toHaveLength(4);
-    expect(places.take("u_three.a0")).toBe(false);
+    expect(places.take({ owner: "u_three", actor: "a0" })).toBe(false);
     for (const from of taken) places.give(from);
     expect(tries.filter((from) => places.take(from))).toHaveLength(12);
   });
 
   test("one caller alone may have what callers may have, also where there is no more than that", () => {
     const places = createPlaces(4, 4);
-    expect(Array.from({ length: 5 }, () => places.take("u_one.a"))).toEqual([true, true, true, true, false]);
+    expect(Array.from({ length: 5 }, () => places.take(alone))).toEqual([true, true, true, true, false]);
   });
 
   test("a refusal takes none", () => {
     const places = createPlaces(8, 1);
-    expect([places.take("u_one.a"), ...Array.from({ length: 9 }, () => places.take("u_one.a"))]).toEqual([
+    expect([places.take(alone), ...Array.from({ length: 9 }, () => places.take(alone))]).toEqual([
       true,
       ...Array.from({ length: 9 }, () => false),
     ]);

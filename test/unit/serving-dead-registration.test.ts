@@ -12,23 +12,24 @@ import { ErrorCode } from "../../shared/protocol/base/errors.ts";
 import { type Principal, dotForm } from "../../shared/protocol/base/principals.ts";
 import { stepEndpointGate } from "../../shared/protocol/ledger/endpoint-gate-machine.ts";
 import { type EndpointGateRow, endpointKey } from "../../shared/protocol/ledger/endpoint-rows.ts";
-import { Died, type MemoryLedger, memoryLedger } from "../support/memory-ledger.ts";
+import { Died, type MemoryLedger } from "../support/memory-ledger.ts";
 import { NOW_MS, OWNER } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 import {
+  A,
+  B,
   ENDPOINT,
+  type Instance,
   activeOf,
-  assigned,
   credentialsOf,
   entryOf,
   gateOf,
   registered,
+  served,
   servingOver,
-  userKey,
+  unborn,
 } from "../support/serving-parts.ts";
 
-const A = userKey("A");
-const B = userKey("B");
 const gone: Connected = { kind: "none" };
 const live: Connected = { kind: "some", count: 1 };
 const silent: Connected = { kind: "unknown", code: ErrorCode.Unavailable, why: "2 of 3 answered", next: "ask later" };
@@ -47,22 +48,9 @@ function later(ledger: MemoryLedger, found: Connected, store = ledger.store()) {
   return { asked, serving };
 }
 
-type Left = { readonly ledger: MemoryLedger; readonly instanceId: string };
-
-/** A first registration that died with its gate shut, as it was born. */
-async function unborn(): Promise<Left> {
-  const ledger = memoryLedger();
-  const serving = servingOver(ledger.store());
-  await assigned(serving);
-  return { ledger, instanceId: (await serving.begin({ endpoint: ENDPOINT, owner: OWNER, userKey: A })).instanceId };
-}
-
 /** An instance that served, and whose gate a registration has frozen and left. */
-async function frozen(): Promise<Left> {
-  const ledger = memoryLedger();
-  const serving = servingOver(ledger.store());
-  await assigned(serving);
-  const { instanceId } = await registered(serving, { userKey: A });
+async function frozen(): Promise<Instance> {
+  const { ledger, instanceId } = await served();
   const step = { to: "frozen", op: { opId: "register-1", kind: "registration" } } as const;
   const moved = stepEndpointGate(gateOf(ledger, instanceId), step);
   if (moved.kind === "move") ledger.put("auth", endpointKey.gate(ENDPOINT, instanceId), moved.row);
@@ -73,7 +61,7 @@ const begin = (serving: ServingLedger, instanceId: string) =>
   serving.begin({ endpoint: ENDPOINT, owner: OWNER, userKey: B, instanceId });
 
 /** Every state that the gate had, from now on, in its order. */
-function watching({ ledger, instanceId }: Left) {
+function watching({ ledger, instanceId }: Instance) {
   const seen: EndpointGateRow[] = [];
   const store = ledger.store();
   const cas: typeof store.cas = async (bucket, key, value, revision) => {

@@ -4,17 +4,22 @@ import { OWNER, STRANGER } from "../support/plane-parts.ts";
 import { Died, type MemoryLedger, crashLoop, memoryLedger } from "../support/memory-ledger.ts";
 import { failure } from "../support/refusal.ts";
 import {
+  A,
+  B,
+  C,
+  D,
   ENDPOINT,
   EXPIRES,
   OPERATOR,
   activeOf,
   assigned,
+  assignedLedger,
   credentialsOf,
   entryOf,
   gateOf,
   registered,
+  served,
   servingOver,
-  userKey,
 } from "../support/serving-parts.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import type { CotalError } from "../../shared/protocol/base/errors.ts";
@@ -22,19 +27,7 @@ import { LIFECYCLE_UID } from "../../shared/protocol/base/grammar.ts";
 import { endpointKey } from "../../shared/protocol/ledger/endpoint-rows.ts";
 import { ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 
-const A = userKey("A");
-const B = userKey("B");
-const C = userKey("C");
 const WHENS = ["before", "after"] as const;
-
-/** One instance of A at epoch 1. */
-async function served(): Promise<{ readonly ledger: MemoryLedger; readonly instanceId: string }> {
-  const ledger = memoryLedger();
-  const serving = servingOver(ledger.store());
-  await assigned(serving);
-  const { instanceId } = await registered(serving, { userKey: A });
-  return { ledger, instanceId };
-}
 
 /** Runs it in a process that dies at its n-th write; says whether it did. */
 async function dies(
@@ -97,9 +90,7 @@ describe("a first registration", () => {
   });
 
   test("W131.07 the gate is born frozen under its activation, and nothing is entered before it opens", async () => {
-    const ledger = memoryLedger();
-    const serving = servingOver(ledger.store());
-    await assigned(serving);
+    const { ledger, serving } = await assignedLedger();
     const begun = await serving.begin({ endpoint: ENDPOINT, owner: OWNER, userKey: A });
     expect(gateOf(ledger, begun.instanceId)).toMatchObject({
       state: "frozen",
@@ -131,8 +122,7 @@ describe("a first registration", () => {
 
     test("W131.15 once, it converges at the first retry", async () => {
       for (let at = 1; ; at += 1) {
-        const ledger = memoryLedger();
-        await assigned(servingOver(ledger.store()));
+        const { ledger } = await assignedLedger();
         const died = await dies(ledger, at, when, (store) => registered(servingOver(store), { userKey: A }));
         const { instanceId, epoch } = await registered(servingOver(ledger.store()), { userKey: A });
         expect([at, uidsOf(ledger), epoch]).toEqual([at, [`uid.${instanceId}`], 1]);
@@ -143,8 +133,7 @@ describe("a first registration", () => {
 
     test("W131.07 and is then taken over by another key: it ends with that key alone", async () => {
       for (let at = 1; ; at += 1) {
-        const ledger = memoryLedger();
-        await assigned(servingOver(ledger.store()));
+        const { ledger } = await assignedLedger();
         const died = await dies(ledger, at, when, (store) => registered(servingOver(store), { userKey: A }));
         const [gate] = ledger.keys("auth").filter((key) => key.startsWith("epgate."));
         const instanceId = gate?.split(".").at(-1);
@@ -464,7 +453,7 @@ describe("W131L.01 a row that was written too late", () => {
     expect((await failure(serving.enter(entryOf(begun, B)))).code).toBe("expired");
     expect(activeOf(ledger)).toEqual(["C3"]);
     // It goes with the next takeover as well, if nobody comes again.
-    await registered(serving, { userKey: userKey("D"), instanceId });
+    await registered(serving, { userKey: D, instanceId });
     expect(activeOf(ledger)).toEqual(["D4"]);
   });
 });

@@ -12,19 +12,22 @@ import { gateMayMove } from "../../shared/protocol/ledger/gate-machine.ts";
 import { type Death, Died, type MemoryLedger, memoryLedger } from "../support/memory-ledger.ts";
 import { OWNER } from "../support/plane-parts.ts";
 import {
+  A,
+  B,
+  C,
+  D,
   ENDPOINT,
   activeOf,
-  assigned,
   credentialsOf,
   entryOf,
   gateOf,
   registered,
+  served,
   servingOver,
+  unborn,
   userKey,
 } from "../support/serving-parts.ts";
 import { stepped, watched } from "../support/stepped-ledger.ts";
-
-const A = userKey("A");
 
 type Outcome = { readonly key: string; readonly epoch: number } | { readonly code: string };
 
@@ -65,17 +68,10 @@ class Scene {
   }
 
   static async make(scheduler: fc.Scheduler, opened: boolean): Promise<Scene> {
-    const ledger = memoryLedger();
-    const quiet = servingOver(ledger.store());
-    await assigned(quiet);
-    if (opened) {
-      const { instanceId } = await registered(quiet, { userKey: A });
-      const scene = new Scene(scheduler, ledger, instanceId);
-      scene.released.set(A, 1);
-      return scene;
-    }
-    const { instanceId } = await quiet.begin({ endpoint: ENDPOINT, owner: OWNER, userKey: A });
-    return new Scene(scheduler, ledger, instanceId);
+    const { ledger, instanceId } = await (opened ? served() : unborn());
+    const scene = new Scene(scheduler, ledger, instanceId);
+    if (opened) scene.released.set(A, 1);
+    return scene;
   }
 
   process(death?: Death): ServingLedger {
@@ -192,10 +188,6 @@ class Scene {
 
 const codesOf = (outcomes: readonly Outcome[]): string[] =>
   outcomes.flatMap((one) => ("code" in one ? [one.code] : []));
-
-const B = userKey("B");
-const C = userKey("C");
-const D = userKey("D");
 
 describe("W131.07 W131L.08 takeovers in every order", () => {
   test("W131.07 two at once: one of them serves at the current epoch, and everybody else is refused", async () => {

@@ -62,7 +62,7 @@ export type ChatEvent = {
 };
 
 /** Where the openings of one owner queue, few are enough. */
-export const DEFAULT_MAX_CHATS = 64;
+const DEFAULT_MAX_CHATS = 64;
 
 /** Somebody whose proof holds. */
 type Person = { readonly owner: string; readonly proofExpires: number };

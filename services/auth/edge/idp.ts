@@ -15,7 +15,7 @@ import { z } from "zod";
 import { badRequest } from "../../../shared/protocol/base/errors.ts";
 import { LIFECYCLE_UID, PRINCIPAL_TOKEN, SPACE_TOKEN } from "../../../shared/protocol/base/grammar.ts";
 
-export const MAX_ID_TOKEN_BYTES = 16 * 1024;
+const MAX_ID_TOKEN_BYTES = 16 * 1024;
 export const DEFAULT_ALGORITHMS = ["RS256", "PS256", "ES256", "EdDSA"] as const;
 
 const CLOCK_TOLERANCE = 10;
@@ -191,7 +191,7 @@ const Discovery = z.object({ issuer: z.string(), jwks_uri: z.string() });
 type Keys = ReturnType<typeof createRemoteJWKSet>;
 
 /** The issuer's keys, for every audience: found once, fetched again when they are old or a key is new. */
-export function issuerKeys({ issuer, jwks, now }: Pick<IdpOptions, "issuer" | "jwks" | "now">): JWTVerifyGetKey {
+function issuerKeys({ issuer, jwks, now }: Pick<IdpOptions, "issuer" | "jwks" | "now">): JWTVerifyGetKey {
   let found: Keys | undefined;
   let finding: Promise<Keys> | undefined;
   let failedAt = -Infinity;

@@ -52,10 +52,7 @@ type ManagerParts = {
 const endpoint = EndpointName.Manager;
 
 /** One instance as it stands, whoever owns it; `undefined` if it has no gate. */
-export async function readManager(
-  { ledger }: Pick<ManagerParts, "ledger">,
-  instanceId: string,
-): Promise<Manager | undefined> {
+async function readManager({ ledger }: Pick<ManagerParts, "ledger">, instanceId: string): Promise<Manager | undefined> {
   const [gate, spec, status] = await Promise.all([
     readRow(ledger, "auth", endpointKey.gate(endpoint, instanceId), EndpointGateRow),
     readRow(ledger, "records", endpointKey.spec(endpoint, instanceId), ServiceSpec),
@@ -64,16 +61,13 @@ export async function readManager(
   const principal = parseDotForm(gate?.value.principal ?? "");
   if (gate === undefined || principal === undefined) return undefined;
   const { state, registrationRevision, processEpoch: epoch } = gate.value;
-  const unfit =
-    state !== "open"
-      ? `its issuance gate is ${state}`
-      : spec === undefined || spec.revision !== registrationRevision
-        ? "its registration is another than its gate's"
-        : spec.value.endpoint !== endpoint || spec.value.owner !== principal.owner
-          ? "its registration names another owner"
-          : status?.value.epoch !== epoch
-            ? "its status is of another start than its gate's"
-            : undefined;
+  const faults = [
+    [state !== "open", `its issuance gate is ${state}`],
+    [spec === undefined || spec.revision !== registrationRevision, "its registration is another than its gate's"],
+    [spec?.value.endpoint !== endpoint || spec.value.owner !== principal.owner, "its registration names another owner"],
+    [status?.value.epoch !== epoch, "its status is of another start than its gate's"],
+  ] as const;
+  const [, unfit] = faults.find(([isSo]) => isSo) ?? [];
   return { instanceId, principal, epoch, ...(unfit === undefined ? {} : { unfit }) };
 }
 

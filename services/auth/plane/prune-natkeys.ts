@@ -13,7 +13,7 @@
  *    built. It is counted apart.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import { parseJson } from "../../../shared/broker/json-rows.ts";
+import { parseJson } from "../../../shared/protocol/base/json.ts";
 import type { BucketRow, RowPage } from "../../../shared/broker/reads.ts";
 import { CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import type { RandomBytes } from "../../../shared/protocol/base/principals.ts";

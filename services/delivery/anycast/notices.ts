@@ -113,7 +113,7 @@ export function noticeSubject({ space, me }: Pick<NoticesParts, "space" | "me">,
 }
 
 /** The same bytes whoever makes it, and whenever: that is how a duplicate is told from a squatter's. */
-export function noticeOf(
+function noticeOf(
   { space, me }: Pick<NoticesParts, "space" | "me">,
   key: string,
   row: AnycastRow,

@@ -11,8 +11,16 @@
  */
 import type { Msg, NatsConnection } from "@nats-io/transport-node";
 import { isBounded } from "../../../shared/protocol/base/canonical.ts";
+import { parseJson } from "../../../shared/protocol/base/json.ts";
 import { whyNoRequest } from "../requests-only.ts";
-import { TAKE_QUEUE, isReplyUnder, parseTake, spaceSubjects } from "../../../shared/protocol/base/subjects.ts";
+import { dotForm } from "../../../shared/protocol/base/principals.ts";
+import {
+  TAKE_QUEUE,
+  type TakeSubject,
+  isReplyUnder,
+  parseTake,
+  spaceSubjects,
+} from "../../../shared/protocol/base/subjects.ts";
 import { type TakeReply, TakeRequest } from "../../../shared/protocol/chat/anycast.ts";
 import { within } from "../../../shared/client/shutdown.ts";
 import { createPlaces } from "../../../shared/serve/places.ts";
@@ -47,22 +55,23 @@ export async function serveTakes(options: RailOptions): Promise<TakeRail> {
   const places = createPlaces(options.concurrency, options.perHolder);
   const running = new Set<Promise<void>>();
 
-  const decide = async (role: string, holder: string, data: Uint8Array): Promise<TakeReply> => {
+  const decide = async ({ role, ...caller }: TakeSubject, data: Uint8Array): Promise<TakeReply> => {
+    const holder = dotForm(caller);
     const body = bodyOf(data);
     if (body === undefined || body.from.id !== holder) return refusedTake("mismatch");
-    if (!places.take(holder)) return refusedTake("busy");
+    if (!places.take(caller)) return refusedTake("busy");
     try {
       return await options.requests.take({ role, holder, body });
     } catch (cause) {
       onEvent({ kind: "failed", cause });
       return refusedTake("busy");
     } finally {
-      places.give(holder);
+      places.give(caller);
     }
   };
-  const answer = async (message: Msg, reply: string, role: string, holder: string): Promise<void> => {
+  const answer = async (message: Msg, reply: string, subject: TakeSubject): Promise<void> => {
     const began = now();
-    const said = await decide(role, holder, message.data);
+    const said = await decide(subject, message.data);
     try {
       nc.publish(reply, JSON.stringify(said));
     } catch (cause) {
@@ -74,11 +83,11 @@ export async function serveTakes(options: RailOptions): Promise<TakeRail> {
   const receive = (error: Error | null, message: Msg): void => {
     if (error !== null) return;
     const why = whyDropped(message);
-    const split = parseTake(message.subject);
-    if (why !== undefined || split === undefined || message.reply === undefined) {
+    const subject = parseTake(message.subject);
+    if (why !== undefined || subject === undefined || message.reply === undefined) {
       return onEvent({ kind: "dropped", why: why ?? "it is on no take's subject" });
     }
-    const work = answer(message, message.reply, split.role, `${split.owner}.${split.actor}`);
+    const work = answer(message, message.reply, subject);
     running.add(work);
     void work.finally(() => running.delete(work));
   };
@@ -98,13 +107,7 @@ function whyDropped(message: Msg): string | undefined {
   return whyNoRequest(message);
 }
 
-const utf8 = new TextDecoder("utf-8", { fatal: true });
-
 function bodyOf(data: Uint8Array): TakeRequest | undefined {
-  try {
-    const value: unknown = JSON.parse(utf8.decode(data));
-    return isBounded(value) ? TakeRequest.safeParse(value).data : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = parseJson(data);
+  return isBounded(value) ? TakeRequest.safeParse(value).data : undefined;
 }

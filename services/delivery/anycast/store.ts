@@ -9,7 +9,7 @@
  */
 import { z } from "zod";
 import type { NatsConnection } from "@nats-io/transport-node";
-import { parseJson } from "../../../shared/broker/json-rows.ts";
+import { parseJson } from "../../../shared/protocol/base/json.ts";
 import { apiRequest } from "../../../shared/broker/api.ts";
 import { deleteMessage } from "../../../shared/broker/delete.ts";
 import { streamState } from "../../../shared/broker/ensure.ts";

@@ -16,7 +16,7 @@ import type { Notices } from "./notices.ts";
 import type { Requests } from "./requests.ts";
 import type { AnycastStore, WalkedRow } from "./store.ts";
 
-export const SWEEP_EVERY_MS = 10 * 60_000;
+const SWEEP_EVERY_MS = 10 * 60_000;
 export const KEPT_MS = 24 * 3600_000;
 const AT_ONCE = 16;
 

@@ -1,6 +1,6 @@
 /** The commands of durable membership (§7): a caller changes and lists its own, and nobody else's. */
 import type { NatsConnection } from "@nats-io/transport-node";
-import { parseJson } from "../../../shared/broker/json-rows.ts";
+import { parseJson } from "../../../shared/protocol/base/json.ts";
 import { rowPage } from "../../../shared/broker/reads.ts";
 import { spaceNames } from "../../../shared/protocol/base/names.ts";
 import type { DurableListAnswer } from "../../../shared/protocol/endpoint/delivery-shapes.ts";

@@ -5,7 +5,7 @@
  * replica that lags behind is only a shorter page: the leader says whether there was more.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
-import { parseJson } from "../../../shared/broker/json-rows.ts";
+import { parseJson } from "../../../shared/protocol/base/json.ts";
 import { isMarker, leaderNext, directPage } from "../../../shared/broker/reads.ts";
 import { kvAll, kvKeyOf } from "../../../shared/protocol/base/broker-subjects.ts";
 import { bucketStream } from "../../../shared/protocol/base/names.ts";

@@ -9,7 +9,7 @@
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import { isMarker, leaderLast } from "../../../shared/broker/reads.ts";
-import { parseJson } from "../../../shared/broker/json-rows.ts";
+import { parseJson } from "../../../shared/protocol/base/json.ts";
 import { kvKey } from "../../../shared/protocol/base/broker-subjects.ts";
 import { bucketStream, spaceNames } from "../../../shared/protocol/base/names.ts";
 import { dotForm } from "../../../shared/protocol/base/principals.ts";

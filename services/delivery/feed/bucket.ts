@@ -11,7 +11,7 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import { atOnce } from "../../../shared/broker/at-once.ts";
 import { deleteMessage } from "../../../shared/broker/delete.ts";
 import { streamState } from "../../../shared/broker/ensure.ts";
-import { parseJson } from "../../../shared/broker/json-rows.ts";
+import { parseJson } from "../../../shared/protocol/base/json.ts";
 import { allRows } from "../../../shared/broker/reads.ts";
 import type { Writer } from "../../../shared/broker/write.ts";
 import { kvKey } from "../../../shared/protocol/base/broker-subjects.ts";

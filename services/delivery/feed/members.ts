@@ -6,7 +6,7 @@
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import { streamState } from "../../../shared/broker/ensure.ts";
-import { parseJson } from "../../../shared/broker/json-rows.ts";
+import { parseJson } from "../../../shared/protocol/base/json.ts";
 import { leaderLast } from "../../../shared/broker/reads.ts";
 import { overlap } from "../../../shared/protocol/base/channels.ts";
 import { kvKey } from "../../../shared/protocol/base/broker-subjects.ts";

@@ -5,7 +5,7 @@
  * no inbox of its own is reached by nothing, and is not told.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
-import { parseJson } from "../../../shared/broker/json-rows.ts";
+import { parseJson } from "../../../shared/protocol/base/json.ts";
 import { overlap } from "../../../shared/protocol/base/channels.ts";
 import { spaceNames } from "../../../shared/protocol/base/names.ts";
 import { dotForm } from "../../../shared/protocol/base/principals.ts";

@@ -55,7 +55,7 @@ export type Names = Map<number, string | undefined>;
 const SIZES: PageSizes = { page: 256, overlap: 32 };
 
 /** Of the longest channels that is an answer of 16 MiB; of usual ones 120 KiB. */
-export const MOST_SUBSCRIPTIONS = 4000;
+const MOST_SUBSCRIPTIONS = 4000;
 
 export async function listSubscriptions(parts: ListingParts, server: Server, names: Names): Promise<Listing> {
   const { sizes = SIZES, most = MOST_SUBSCRIPTIONS } = parts;

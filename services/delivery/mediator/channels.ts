@@ -1,7 +1,8 @@
 /** The channel registry (§7), read within the caller's list; and the watermark that a join begins with. */
 import type { z } from "zod";
 import { streamState } from "../../../shared/broker/ensure.ts";
-import { parseJson, readJson } from "../../../shared/broker/json-rows.ts";
+import { readJson } from "../../../shared/broker/json-rows.ts";
+import { parseJson } from "../../../shared/protocol/base/json.ts";
 import { rowPage } from "../../../shared/broker/reads.ts";
 import { isConcrete } from "../../../shared/protocol/base/channels.ts";
 import {

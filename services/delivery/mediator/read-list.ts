@@ -5,7 +5,7 @@
  * narrowed row holds at once.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
-import { parseJson } from "../../../shared/broker/json-rows.ts";
+import { parseJson } from "../../../shared/protocol/base/json.ts";
 import { isMarker, leaderLast } from "../../../shared/broker/reads.ts";
 import { CotalError, ErrorCode, Outcome } from "../../../shared/protocol/base/errors.ts";
 import { kvKey } from "../../../shared/protocol/base/broker-subjects.ts";

@@ -4,7 +4,7 @@
  * Invariant: a row is somebody else's bytes. One that is no JSON, nests too deep to be written again, or fits in no
  * answer is given as `null`; and a page is measured as it goes out, not as it lies in the store.
  */
-import { parseJson } from "../../../shared/broker/json-rows.ts";
+import { parseJson } from "../../../shared/protocol/base/json.ts";
 import { type RowPageRequest, rowPage } from "../../../shared/broker/reads.ts";
 import { isBounded } from "../../../shared/protocol/base/canonical.ts";
 import type { Mediator } from "./mediator.ts";

@@ -4,7 +4,7 @@
  * Invariant: this decides nothing. Who gets a copy was decided when it was written; here is only whom to look at.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
-import { parseJson } from "../../../shared/broker/json-rows.ts";
+import { parseJson } from "../../../shared/protocol/base/json.ts";
 import { allRows } from "../../../shared/broker/reads.ts";
 import { canonicalDigest, digestHex } from "../../../shared/protocol/base/canonical.ts";
 import { covers } from "../../../shared/protocol/base/channels.ts";

@@ -6,7 +6,7 @@
  *    nobody but an operator.
  * 2. One answer looks at so many lifecycles, and asks so much at a time.
  */
-import { parseJson } from "../../../shared/broker/json-rows.ts";
+import { parseJson } from "../../../shared/protocol/base/json.ts";
 import { leaderLast, isMarker, rowPage } from "../../../shared/broker/reads.ts";
 import { kvKey } from "../../../shared/protocol/base/broker-subjects.ts";
 import { CotalError, ErrorCode, Outcome } from "../../../shared/protocol/base/errors.ts";

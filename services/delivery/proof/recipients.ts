@@ -55,7 +55,7 @@ export async function dmRecipient(
 }
 
 /** Of a message that was seen stored after its durable was looked at. */
-export async function stateAt(
+async function stateAt(
   store: NatsConnection,
   { stream, filter }: Place,
   durable: DurableState,

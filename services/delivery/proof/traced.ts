@@ -6,7 +6,7 @@
  * 2. An answer tells of so many recipients, and reads so much for them; the next one goes on behind the last.
  */
 import { durableState } from "../../../shared/broker/durable-state.ts";
-import { parseJson } from "../../../shared/broker/json-rows.ts";
+import { parseJson } from "../../../shared/protocol/base/json.ts";
 import { type StoredEntry, allRows, isMarker, leaderGet, leaderLast, rowPage } from "../../../shared/broker/reads.ts";
 import { bucketStream, spaceNames } from "../../../shared/protocol/base/names.ts";
 import { kvKey } from "../../../shared/protocol/base/broker-subjects.ts";

@@ -12,7 +12,7 @@ import { dotForm, parseDotForm } from "../../../shared/protocol/base/principals.
 import type { Finding } from "../../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { AclRow, GateRow } from "../../../shared/protocol/ledger/rows.ts";
 import type { GateReader, SpaceContext } from "../context.ts";
-import { parseJson } from "../../../shared/broker/json-rows.ts";
+import { parseJson } from "../../../shared/protocol/base/json.ts";
 import { MAX_FINDINGS, differs, error, warning } from "./finding.ts";
 
 const PAGE = 500;

@@ -221,8 +221,11 @@ function isTarget({ kind, rest }: DeliverySubject): boolean {
   }
 }
 
+/** Who takes (§8.1), and from the queue of which role. */
+export type TakeSubject = Principal & { readonly role: string };
+
 /** Splits a take request (§8.1): svc-like layout, never a delivery. */
-export function parseTake(subject: string): { role: string; owner: string; actor: string } | undefined {
+export function parseTake(subject: string): TakeSubject | undefined {
   return threeAfter(subject, "take", (role_, owner, actor) => ({ role: role_, owner, actor }));
 }
 

@@ -1,5 +1,6 @@
 /** Plane liveness (§6.1): the answer's shape, and how a caller grades what it got. */
 import { z } from "zod";
+import { parseJson } from "../base/json.ts";
 import { Plane } from "../base/subjects.ts";
 
 export const ResponderState = z.enum(["bound", "unbound", "stale", "unknown"]);
@@ -24,13 +25,8 @@ export type ProbeOutcome =
 export function gradeLiveness(asked: Plane, outcome: ProbeOutcome): LivenessGrade {
   if (outcome.kind === "no-responders") return { responder: "unbound" };
   if (outcome.kind === "failed") return { responder: "unknown" };
-  try {
-    const value: unknown = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(outcome.payload));
-    const answer = LivenessAnswer.safeParse(value);
-    if (!answer.success || answer.data.plane !== asked) return { responder: "unknown" };
-    const { responder, instance } = answer.data;
-    return instance === undefined ? { responder } : { responder, instance };
-  } catch {
-    return { responder: "unknown" };
-  }
+  const answer = LivenessAnswer.safeParse(parseJson(outcome.payload));
+  if (!answer.success || answer.data.plane !== asked) return { responder: "unknown" };
+  const { responder, instance } = answer.data;
+  return instance === undefined ? { responder } : { responder, instance };
 }

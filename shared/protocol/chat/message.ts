@@ -10,6 +10,7 @@
  */
 import { z } from "zod";
 import { isBounded } from "../base/canonical.ts";
+import { parseJson } from "../base/json.ts";
 import { hasProvenance } from "../base/headers.ts";
 import { badRequest } from "../base/errors.ts";
 import { type DeliverySubject, isSurfaceable, parseSubject } from "../base/subjects.ts";
@@ -91,8 +92,6 @@ export type ReadResult =
   | { readonly ok: true; readonly delivery: Delivery }
   | { readonly ok: false; readonly reason: RejectReason; readonly detail: string };
 
-const utf8 = new TextDecoder("utf-8", { fatal: true });
-
 /** Subjects that were found to be surfaceable: a sender writes many messages to a channel. */
 const known = new Map<string, DeliverySubject>();
 const KNOWN = 512;
@@ -110,12 +109,8 @@ export function readDelivery(subject: string, payload: Uint8Array, headerNames: 
     if (known.size >= KNOWN) known.clear();
     known.set(subject, split);
   }
-  let value: unknown;
-  try {
-    value = JSON.parse(utf8.decode(payload));
-  } catch {
-    return refuse(RejectReason.MalformedJson, "not UTF-8 JSON");
-  }
+  const value = parseJson(payload);
+  if (value === undefined) return refuse(RejectReason.MalformedJson, "not UTF-8 JSON");
   if (!isBounded(value)) return refuse(RejectReason.MalformedJson, "nests too deep, or holds a number out of range");
   return readEnvelope(split, value);
 }

@@ -49,7 +49,7 @@ export function mismatch(digest: string, what: string): CotalError {
 }
 
 /** Does this JSON-like value hold arrays or objects within one another more than `limit` deep? */
-export function nestsDeeper(value: unknown, limit: number): boolean {
+function nestsDeeper(value: unknown, limit: number): boolean {
   if (typeof value !== "object" || value === null) return false;
   return limit === 0 || Object.values(value).some((member) => nestsDeeper(member, limit - 1));
 }

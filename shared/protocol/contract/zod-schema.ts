@@ -10,7 +10,7 @@ import { type SchemaClosure, schemaClosure } from "./closure.ts";
 import { contractInvalid } from "./limits.ts";
 
 /** A side without a payload: valid are `null` and nothing at all (supplement A). */
-export const VOID_SCHEMA = { type: "null" } as const;
+const VOID_SCHEMA = { type: "null" } as const;
 export const VOID: SchemaClosure = schemaClosure(VOID_SCHEMA);
 
 /** The closure of one side of a command; `undefined` is the void schema. */

@@ -16,7 +16,7 @@ const membership = z.string().refine(isMembershipPattern, "one channel, or a fam
 const MAX_PINNED_ID = 4096;
 
 /** Principals of one question. */
-export const MAX_PRINCIPALS = 64;
+const MAX_PRINCIPALS = 64;
 
 /** Whoever asks waits this long at least: a proof begins only when no login from before can still come in. */
 export const ORACLE_DEADLINE_MS = 15_000;

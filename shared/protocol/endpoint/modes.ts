@@ -53,7 +53,7 @@ const ARITY: Readonly<Record<AuthzMode, 0 | 1 | 3>> = {
   [Exact]: 3,
 };
 
-export function isAuthzMode(token: string | undefined): token is AuthzMode {
+function isAuthzMode(token: string | undefined): token is AuthzMode {
   return token !== undefined && Object.hasOwn(ARITY, token);
 }
 

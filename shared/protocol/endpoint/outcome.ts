@@ -59,6 +59,6 @@ export function outcomeOf(observed: Observed): Outcome {
 }
 
 /** What a reply says of the effect; one that leaves it out says `unknown`. */
-export function replyOutcome(reply: EndpointReply): Outcome {
+function replyOutcome(reply: EndpointReply): Outcome {
   return reply.ok ? Outcome.Executed : (reply.error.outcome ?? Outcome.Unknown);
 }

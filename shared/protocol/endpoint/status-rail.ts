@@ -9,6 +9,7 @@
  */
 import { z } from "zod";
 import { hasProvenance } from "../base/headers.ts";
+import { parseJson } from "../base/json.ts";
 import { ROOT, spaceToken } from "../base/subjects.ts";
 import { RegistrationStatus } from "../ledger/service-rows.ts";
 import { joinSubject } from "./forms.ts";
@@ -53,18 +54,12 @@ export type ReadReport =
   | { readonly ok: true; readonly report: StatusReport }
   | { readonly ok: false; readonly why: string };
 
-const utf8 = new TextDecoder("utf-8", { fatal: true });
-
 /** Reads a report. Never throws; nothing of what it refuses is repeated in the reason. */
 export function readStatusReport(data: Uint8Array, headerNames: Iterable<string>): ReadReport {
   if (hasProvenance(headerNames)) return { ok: false, why: "a copy of something stored" };
   if (data.byteLength > MAX_STATUS_BYTES) return { ok: false, why: `more than ${MAX_STATUS_BYTES} bytes` };
-  let value: unknown;
-  try {
-    value = JSON.parse(utf8.decode(data));
-  } catch {
-    return { ok: false, why: "no JSON text" };
-  }
+  const value = parseJson(data);
+  if (value === undefined) return { ok: false, why: "no JSON text" };
   const read = StatusReport.safeParse(value);
   if (read.success) return { ok: true, report: read.data };
   return { ok: false, why: `not a status, at ${read.error.issues[0]?.path.join(".") || "its root"}` };

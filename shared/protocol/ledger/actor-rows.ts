@@ -31,7 +31,7 @@ const count = z.number().int().nonnegative().max(Number.MAX_SAFE_INTEGER);
 const pattern = z.string().refine(isChannelPattern);
 
 /** Entries of one list of one actor. */
-export const MAX_LIST = 500;
+const MAX_LIST = 500;
 
 const parent = z.strictObject({ owner: token, actor: token, lifecycleUid: uid });
 

@@ -14,7 +14,7 @@ import type { GateOperation, GateRow, OperationKind } from "./rows.ts";
 type GateState = GateRow["state"];
 
 /** Which operation may take which edge of an issuance gate; `absent` is before the create. */
-export const GATE_EDGES: readonly {
+const GATE_EDGES: readonly {
   readonly from: GateState | "absent";
   readonly to: GateState;
   readonly kinds: readonly OperationKind[];

@@ -16,7 +16,7 @@ type HeadState = HeadRow["state"];
  * Edges of a lifecycle head, and the operation that may take each. `retired` to `active` is only for another
  * UID of the same alias. The stamp of a root, and the start of a daemon, change a row that stays active.
  */
-export const HEAD_EDGES: readonly {
+const HEAD_EDGES: readonly {
   readonly from: HeadState | "absent";
   readonly to: HeadState;
   readonly sameUid: boolean;

@@ -19,7 +19,7 @@ const count = z.int().nonnegative().max(Number.MAX_SAFE_INTEGER);
 /** Subjects of one list. A credential's own bytes are bounded where it is minted. */
 const MAX_SUBJECTS = 1000;
 /** Sources of one issuance, those of what it was cut from among them. */
-export const MAX_SOURCES = 32;
+const MAX_SOURCES = 32;
 
 const subjects = z.array(z.string().min(1).max(MAX_SUBJECT_BYTES)).max(MAX_SUBJECTS);
 const side = z.strictObject({ allow: subjects, deny: subjects });
@@ -75,7 +75,7 @@ export const AttemptRow = z.union([
 export type AttemptRow = z.infer<typeof AttemptRow>;
 type AttemptState = AttemptRow["state"];
 
-export const ATTEMPT_EDGES: readonly { readonly from: AttemptState | "absent"; readonly to: AttemptState }[] = [
+const ATTEMPT_EDGES: readonly { readonly from: AttemptState | "absent"; readonly to: AttemptState }[] = [
   { from: "absent", to: "prepared" },
   { from: "prepared", to: "active" },
   { from: "prepared", to: "retired" },

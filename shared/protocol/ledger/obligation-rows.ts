@@ -46,13 +46,12 @@ export const ObligationRow = z.union([
 export type ObligationRow = z.infer<typeof ObligationRow>;
 export type ObligationState = ObligationRow["state"];
 
-export const OBLIGATION_EDGES: readonly { readonly from: ObligationState | "absent"; readonly to: ObligationState }[] =
-  [
-    { from: "absent", to: "provisional" },
-    { from: "provisional", to: "accepted" },
-    { from: "provisional", to: "rejected" },
-    { from: "accepted", to: "terminal" },
-  ];
+const OBLIGATION_EDGES: readonly { readonly from: ObligationState | "absent"; readonly to: ObligationState }[] = [
+  { from: "absent", to: "provisional" },
+  { from: "provisional", to: "accepted" },
+  { from: "provisional", to: "rejected" },
+  { from: "accepted", to: "terminal" },
+];
 
 export function obligationMayMove(from: ObligationState | "absent", to: ObligationState): boolean {
   return OBLIGATION_EDGES.some((edge) => edge.from === from && edge.to === to);

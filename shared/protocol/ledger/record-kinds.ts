@@ -78,7 +78,7 @@ type MemberKind = {
 /** Kinds that every member may read through the mediator: those that the table says so of, or this does not type. */
 export const MEMBER_KINDS = Object.freeze(["contracts", "svc"] as const satisfies readonly MemberKind[]);
 
-export function isRecordKind(text: string): text is RecordKind {
+function isRecordKind(text: string): text is RecordKind {
   return Object.hasOwn(RECORD_KINDS, text);
 }
 

@@ -63,9 +63,8 @@ export function statusAge(specRevision: number, observedSpecRevision: number): "
 export const ClusterLine = z.strictObject({ urn: Urn, revision: count, digest });
 export type ClusterLine = z.infer<typeof ClusterLine>;
 
-/** `contracts.<endpoint>.spec` and `.status`: advisory. */
+/** `contracts.<endpoint>.spec`: advisory. */
 export const ContractsSpec = z.looseObject({ endpoint, clusters: z.array(z.looseObject(ClusterLine.shape)) });
-export const ContractsStatus = z.looseObject({ observedSpecRevision: count });
 
 const policyKey = z.string().regex(/^policy\.[a-z0-9_-]{1,64}\.[0-9a-f]{64}$/);
 

@@ -58,7 +58,7 @@ export const SourceGateRow = z.strictObject({ state: z.enum(["open", "frozen"]) 
 export type SourceGateRow = z.infer<typeof SourceGateRow>;
 
 /** A handle that nobody has redeemed has no gate; it may be revoked all the same. */
-export const SOURCE_GATE_EDGES: readonly {
+const SOURCE_GATE_EDGES: readonly {
   readonly from: SourceGateRow["state"] | "absent";
   readonly to: SourceGateRow["state"];
 }[] = [

@@ -22,7 +22,7 @@ export const MAX_ENDS = 4;
 /** How long an unfinished opening must have stood still. */
 export const ADMISSION_QUIET_MS = 60_000;
 export const COMPACT_AFTER_MS = 24 * 3600 * 1000;
-export const PASS_MS = 15_000;
+const PASS_MS = 15_000;
 
 /** No event holds a secret: an actor is no more than a name. */
 export type SweepEvent =
