@@ -5,7 +5,6 @@
 import { randomBytes } from "node:crypto";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { type OwnCredential, ownCredential } from "../../shared/broker/own-credential.ts";
-import { parseJson } from "../../shared/broker/json-rows.ts";
 import { leaderLast, rowPage } from "../../shared/broker/reads.ts";
 import { connectionsOver } from "../../shared/broker/still-connected.ts";
 import { createWriter } from "../../shared/broker/write.ts";
@@ -15,6 +14,7 @@ import { Life } from "../../shared/grants/matrix.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { brokerLedgerStore } from "../../shared/ledger/broker-store.ts";
 import { type PassedOver, createIssued } from "../../shared/ledger/issued.ts";
+import { parseJson } from "../../shared/protocol/base/json.ts";
 import { type Holder, daemonPrincipal } from "../../shared/ledger/self.ts";
 import type { GatePage } from "../../shared/ledger/serving-held.ts";
 import type { ServingLedger } from "../../shared/ledger/serving-type.ts";
