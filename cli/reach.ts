@@ -6,7 +6,7 @@
  * 2. The advice fits the place: a space of this state folder is started, somebody else's is not.
  */
 import { dirname } from "node:path";
-import { isExchangeAway } from "../shared/client/exchange.ts";
+import { isOfExchange } from "../shared/client/exchange.ts";
 import type { Credentials } from "../shared/client/identity.ts";
 import { CotalError, ErrorCode, Outcome, toCotalError } from "../shared/protocol/base/errors.ts";
 import { readCredsFile } from "../shared/trust/creds.ts";
@@ -20,7 +20,7 @@ export async function reached<T>(target: Target, dial: () => Promise<T>, credent
     return await dial();
   } catch (thrown) {
     const error = toCotalError(thrown);
-    if (isExchangeAway(error)) throw error;
+    if (isOfExchange(error)) throw error;
     switch (error.code) {
       case ErrorCode.DeadlineExceeded:
       case ErrorCode.Unavailable:
