@@ -106,12 +106,13 @@ function createProgram(json: boolean): Command {
 
 async function main(args: readonly string[]): Promise<number> {
   const json = args.includes("--json");
+  const program = createProgram(json);
   try {
-    await createProgram(json).parseAsync([...args], { from: "user" });
+    await program.parseAsync([...args], { from: "user" });
     return Number(process.exitCode ?? Exit.Done);
   } catch (thrown) {
     if (thrown instanceof CommanderError && HELP_CODES.has(thrown.code)) return Exit.Done;
-    const error = thrown instanceof CommanderError ? usage(thrown) : thrown;
+    const error = thrown instanceof CommanderError ? usage(thrown, commandOf(program, args)) : thrown;
     const said = asError(error);
     createOutput(json).error(said);
     return exitOf(said);
@@ -127,14 +128,30 @@ function written(stream: NodeJS.WriteStream): Promise<void> {
   });
 }
 
-function usage({ code, message }: CommanderError): UsageError {
+/** The command that was meant: each word that names one below the last. */
+function commandOf(program: Command, args: readonly string[]): Command {
+  let meant = program;
+  for (const word of args) meant = meant.commands.find((one) => one.name() === word) ?? meant;
+  return meant;
+}
+
+function nameOf(command: Command): string {
+  return command.parent === null ? command.name() : `${nameOf(command.parent)} ${command.name()}`;
+}
+
+function usage({ code, message }: CommanderError, meant: Command): UsageError {
   // `cotal` alone prints the help and ends as a wrong use.
   const text =
     code === "commander.help" ? "no command was given" : message.replace(/^error: /, "").replaceAll("\n", " ");
+  const name = nameOf(meant);
+  if (code !== "commander.missingArgument") {
+    const help = meant.parent === null ? "cotal --help, or cotal COMMAND --help" : `${name} --help`;
+    return new UsageError(text, { next: `run ${help}` });
+  }
   // A shell takes #general for a comment, and what follows is never seen here.
-  const quote =
-    code === "commander.missingArgument" ? "; in a shell quote a channel that begins with #: '#general'" : "";
-  return new UsageError(text, { next: `run cotal --help, or cotal COMMAND --help${quote}` });
+  const hasChannel = meant.registeredArguments.some((argument) => argument.name() === "channel");
+  const quote = hasChannel ? "; in a shell quote a channel that begins with #: '#general'" : "";
+  return new UsageError(text, { next: `write it like ${name} ${meant.usage()}${quote}` });
 }
 
 watchBrokenPipe();

@@ -7,7 +7,7 @@
  */
 import { existsSync } from "node:fs";
 import { dirname } from "node:path";
-import { isExchangeAway } from "../shared/client/exchange.ts";
+import { isOfExchange } from "../shared/client/exchange.ts";
 import type { Credentials } from "../shared/client/identity.ts";
 import { CotalError, ErrorCode, Outcome, toCotalError } from "../shared/protocol/base/errors.ts";
 import { readCredsFile } from "../shared/trust/creds.ts";
@@ -21,7 +21,7 @@ export async function reached<T>(target: Target, dial: () => Promise<T>, credent
     return await dial();
   } catch (thrown) {
     const error = toCotalError(thrown);
-    if (isExchangeAway(error)) throw error;
+    if (isOfExchange(error)) throw error;
     switch (error.code) {
       case ErrorCode.DeadlineExceeded:
       case ErrorCode.Unavailable:

@@ -9,6 +9,7 @@
 import { connect } from "../shared/client/session.ts";
 import type { SessionEvent } from "../shared/client/events.ts";
 import type { Session } from "../shared/client/session-types.ts";
+import { isOfExchange } from "../shared/client/exchange.ts";
 import type { Credentials } from "../shared/client/identity.ts";
 import { type CotalError, ErrorCode, toCotalError } from "../shared/protocol/base/errors.ts";
 import type { Output } from "./output.ts";
@@ -98,9 +99,9 @@ function createNotices(out: Output, stays: boolean): (event: SessionEvent) => vo
         // The next credential is presented: nothing that a person should know.
         if (event.expired === true) return undefined;
         isUp = false;
-        return out.notice({ kind: "notice", about: "down" }, "the broker is away; it is tried again");
+        return out.notice({ kind: "notice", about: "down" }, "the connection ended; it is opened again");
       case "up":
-        if (!isUp) out.notice({ kind: "notice", about: "up" }, "the broker is back");
+        if (!isUp) out.notice({ kind: "notice", about: "up" }, "the connection is back");
         isUp = true;
         return undefined;
       case "refused":
@@ -111,6 +112,10 @@ function createNotices(out: Output, stays: boolean): (event: SessionEvent) => vo
         return say(event, event.message);
       case "joined-durable":
         return say(event, `#${event.channel} has its durable backstop now`);
+      case "retrying":
+        // The exchange says why there is no next sign-in yet; that a broker is away has been said.
+        if (event.error === undefined || !isOfExchange(event.error)) return undefined;
+        return say(event, event.error.message);
       case "unrenewed":
         return say(event, `the sign-in can't be renewed now: ${event.error.message}`);
       case "rejected":

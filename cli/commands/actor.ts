@@ -183,6 +183,7 @@ async function rotateActor(invocation: Invocation<object>, who = ""): Promise<Ex
     const id = dotForm(p);
     const item = { kind: "rotated", principal: id, uid: lifecycleUid, epoch };
     out.item(item, `${oneLine(id)} is signed out everywhere; it keeps its grant and its inbox`);
+    out.note("what can sign in as it comes back by itself, as a tail that runs does; cotal actor revoke keeps it out");
     return Exit.Done;
   });
 }

@@ -25,7 +25,9 @@ async function join({ options, out, target }: Invocation<JoinOptions>, link?: st
     throw new UsageError("a link and --server both say where the space is", { next: "use one of them" });
   }
   if (link !== undefined && !/^cotals?:/i.test(link)) {
-    throw new UsageError("this is no join link", { next: "write cotal://host:4222/space?channel=general" });
+    throw new UsageError("this is no join link", {
+      next: "write cotal://host:4222/space?channel=general; a channel of this space is heard with cotal tail --channel NAME",
+    });
   }
   const at = link === undefined ? target() : resolveTarget({ ...options, server: link });
   const credentials = await memberCredentials(at, options, out);

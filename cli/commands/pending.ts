@@ -127,7 +127,8 @@ function print(out: Output, { asOf, fanout, members, queues, rolesLeft }: Told, 
   for (const queue of queues) out.item({ kind: "pending-role", ...timed(queue) });
   for (const queue of roles.values()) rows.push(rowOf(undefined, queue, asOf));
   const { stored, copied } = fanout;
-  const more = quiet === 0 ? "" : `nothing waits for ${quiet} more; `;
+  const whom = rows.length === 0 ? `any of ${quiet} members` : `${quiet} more`;
+  const more = quiet === 0 ? "" : `nothing waits for ${whom}; `;
   const behind =
     copied < stored ? `posts from ${copied + 1} to ${stored} have no copies yet` : "every post has its copies";
   out.item(

@@ -2,7 +2,7 @@
 import type { Command } from "commander";
 import type { AnycastStatus } from "../../shared/protocol/chat/anycast.ts";
 import type { AskedRequest, Session } from "../../shared/client/session-types.ts";
-import { Exit, wholeNumber } from "../exit.ts";
+import { Exit, UsageError, wholeNumber } from "../exit.ts";
 import { memberCredentials } from "../identity.ts";
 import type { Output } from "../output.ts";
 import { type Invocation, handle } from "../program.ts";
@@ -32,7 +32,7 @@ async function run(
   act: Act,
   given = "",
 ): Promise<Exit> {
-  const seq = wholeNumber("SEQ", 1, 999_999_999_999_999)(given);
+  const seq = numberOf(given);
   const { id } = options;
   const at = target();
   const credentials = await memberCredentials(at, options, out);
@@ -40,6 +40,14 @@ async function run(
   const status = await withSession({ target: at, credentials, out, stays: false }, (session) => act(session, request));
   print(out, status, id);
   return status.state === "unknown" || (name === "cancel" && status.state !== "cancelled") ? Exit.Refused : Exit.Done;
+}
+
+/** Whoever asked was shown a number and an id, and may well come with the other one. */
+function numberOf(given: string): number {
+  if (/^\d+$/.test(given)) return wholeNumber("SEQ", 1, 999_999_999_999_999)(given);
+  throw new UsageError(`SEQ is the number that cotal ask said, not ${JSON.stringify(given)}`, {
+    next: "it stands behind the stream: stored in TASK_main at 7; cotal trace ID finds a request by its id",
+  });
 }
 
 function print(out: Output, status: AnycastStatus, id: string | undefined): void {

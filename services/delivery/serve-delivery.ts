@@ -34,6 +34,9 @@ const PROOFS: ReadonlySet<string> = new Set([DeliveryCommand.Pending, DeliveryCo
 /** What nobody but a daemon may ask. */
 const DAEMONS: ReadonlySet<string> = new Set([...BARRIER_COMMANDS, ...RELOAD_COMMANDS, DeliveryCommand.AclSwept]);
 
+/** Bytes of what a member asks: it names one channel of 4,096 characters, or an id. */
+const LONGEST_OF_MEMBER = 16 * 1024;
+
 const LANES = [
   ["reads", READS],
   ["proofs", PROOFS],
@@ -52,6 +55,7 @@ export function serveDelivery(
     nc: front,
     heardOn: (command) => (READS.has(command) ? readFront : front),
     lane: deliveryLane,
+    longest: (command) => (DAEMONS.has(command) ? Infinity : LONGEST_OF_MEMBER),
     space,
     endpoint: EndpointName.Delivery,
     ...incarnation,

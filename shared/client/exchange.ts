@@ -39,6 +39,9 @@ const LIMITED_DETAIL = "ai.cotal.exchange.limited";
 /** Kind of the detail that says that no exchange answered. */
 export const AWAY_DETAIL = "ai.cotal.exchange.away";
 
+/** Kind of the detail that says that an exchange answered, and refused by name. */
+const REFUSED_DETAIL = "ai.cotal.exchange.refused";
+
 const MAX_ANSWER_BYTES = 128 * 1024;
 const MAX_TEXT = 500;
 
@@ -195,6 +198,7 @@ export function refusalOf(
   return new CotalError(code, `the exchange refuses: ${clean(error, secrets)}`, {
     outcome: Outcome.NotExecuted,
     next: next === undefined ? "run cotal doctor, or ask the operator of the space" : clean(next, secrets),
+    details: [{ kind: REFUSED_DETAIL }],
   });
 }
 
@@ -245,7 +249,7 @@ function unreachable({ host }: URL, thrown: unknown, secrets: readonly (string |
   });
 }
 
-/** Is it the exchange that is away, and not the broker? */
-export function isExchangeAway(error: CotalError): boolean {
-  return error.details.some(({ kind }) => kind === AWAY_DETAIL);
+/** Is it the exchange that is away or refuses, and not the broker? */
+export function isOfExchange(error: CotalError): boolean {
+  return error.details.some(({ kind }) => kind === AWAY_DETAIL || kind === REFUSED_DETAIL);
 }

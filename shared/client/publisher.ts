@@ -30,7 +30,7 @@ export type PublisherOptions = {
   readonly denials: DenialWatch;
   readonly random: RandomBytes;
   readonly isUp: () => boolean;
-  /** Largest payload of the server that answered last. */
+  /** Largest payload that the server which answered last takes, and a space holds. */
   readonly maxPayload: () => number;
   readonly timeoutMs: number;
   readonly maxPending: number;
@@ -217,7 +217,7 @@ function refusalOf(
   const limit = options.maxPayload();
   if (bytes.length + HEADER_ROOM + msgId.length > limit) {
     return badRequest(
-      `the message has ${bytes.length} bytes, and the broker takes ${limit} with its headers`,
+      `the message has ${bytes.length} bytes, and the space takes ${limit} with its headers`,
       "put the bytes elsewhere and send an artifact part that names their digest",
     );
   }

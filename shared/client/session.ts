@@ -10,6 +10,7 @@
 import { type Connection, type ConnectionStatus, openConnection } from "../broker/connect.ts";
 import type { CotalError } from "../protocol/base/errors.ts";
 import { type Principal, dotForm } from "../protocol/base/principals.ts";
+import { DEFAULT_LIMITS as SPACE_LIMITS } from "../protocol/chat/space-settings.ts";
 import { Plane } from "../protocol/base/subjects.ts";
 import type { LivenessGrade } from "../protocol/chat/liveness.ts";
 import type { RosterEntry } from "../protocol/chat/presence.ts";
@@ -100,7 +101,8 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
     random,
     isUp,
     inboxPrefix: identity.inboxPrefix,
-    maxPayload: () => connection.maxPayload,
+    // Where people sign in the broker does not hold a connection to it, and nobody could read a longer one back.
+    maxPayload: () => Math.min(connection.maxPayload, SPACE_LIMITS.agent.payload),
     timeoutMs: limits.publishTimeoutMs,
     maxPending: limits.maxPending,
     maxPendingBytes: limits.maxPendingBytes,

@@ -106,7 +106,7 @@ async function current(store: LedgerStore, request: ActivationRequest, uid: stri
 
 function over(p: Principal, gate: GateRow | undefined): CotalError {
   const isLost = gate?.state === "retired" && gate.op.kind === "activation";
-  return isLost ? taken(p) : notCurrent(p, `its issuance gate is ${holderOf(gate)}`);
+  return isLost ? taken(p) : shut(p, gate);
 }
 
 function conflict(message: string, next?: string): CotalError {
@@ -123,9 +123,23 @@ function taken(p: Principal): CotalError {
   });
 }
 
+/**
+ * Refuses whoever finds the gate shut. An end never opens it again; what any other operation holds is open in seconds,
+ * so whoever was signed in waits (`unavailable`) and is not done.
+ */
+export function shut(p: Principal, gate: GateRow | undefined): CotalError {
+  const passes = gate?.state === "frozen" && gate.op.kind !== "retirement";
+  const why = `its issuance gate is ${holderOf(gate)}`;
+  return passes ? noCredential(ErrorCode.Unavailable, p, why) : notCurrent(p, why);
+}
+
 /** Refuses what would let somebody in whose lifecycle is not the current one of its alias. */
 export function notCurrent(p: Principal, why: string): CotalError {
-  return new CotalError(ErrorCode.FailedPrecondition, `${dotForm(p)} gets no credential: ${why}`, {
+  return noCredential(ErrorCode.FailedPrecondition, p, why);
+}
+
+function noCredential(code: ErrorCode, p: Principal, why: string): CotalError {
+  return new CotalError(code, `${dotForm(p)} gets no credential: ${why}`, {
     outcome: Outcome.NotExecuted,
     next: "an operation takes seconds: try again; if it stays so, cotal doctor says how to complete it",
   });

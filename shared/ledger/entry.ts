@@ -9,7 +9,7 @@ import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import { type Principal, dotForm } from "../protocol/base/principals.ts";
 import { CredentialRow, ledgerKey } from "../protocol/ledger/rows.ts";
 import { stepHead } from "../protocol/ledger/head-machine.ts";
-import { notCurrent } from "./activation.ts";
+import { notCurrent, shut } from "./activation.ts";
 import { isConflict, readGate, readHead } from "./moves.ts";
 import { readReservation } from "./reservation.ts";
 import { type LedgerStore, readRow } from "./store.ts";
@@ -54,7 +54,7 @@ async function enterOnce(store: LedgerStore, entry: CredentialEntry, wrote: { ro
   ]);
   if (gate?.value.state !== "open") {
     if (wrote.row) await withdraw(store, rowKey);
-    throw notCurrent(entry.principal, "its issuance gate is not open");
+    throw shut(entry.principal, gate?.value);
   }
   const stamp = stepHead(head?.value, { kind: "stamp", lifecycleUid, credentialId });
   if (stamp.kind === "refused") {

@@ -5,7 +5,8 @@
  * `places.ts` the bounds, `handlers.ts` what a server writes.
  *
  * Invariants
- * 1. A stored copy and a subject of no form are dropped before anything of them is read.
+ * 1. A stored copy, a subject of no form and what is longer than any request are dropped before anything of them is
+ *    read: else whoever may ask costs a parse with each, and the broker ends a connection that falls behind.
  * 2. The reply rides the rail derived from the request subject; a transport reply target is ignored.
  * 3. The class rail is subscribed through the queue of the endpoint's name and not otherwise.
  * 4. What runs at once is bounded, in all, for one caller and for one owner; over it the answer is
@@ -65,6 +66,8 @@ export type ServeOptions = {
   readonly guard?: Guard;
   /** Commands that share places: those of one lane take none from another. One lane, if it is left out. */
   readonly lane?: (command: string) => string;
+  /** Bytes: a longer request, its headers counted, is dropped unread. Left out: as long as the broker carries. */
+  readonly longest?: (command: string) => number;
   /** Requests of a lane that may run at once. */
   readonly concurrency: number;
   /** Requests of one caller that may run at once in it. */
@@ -95,7 +98,7 @@ export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoi
   };
   const rails = endpointSubjects(space);
   const replyTo = rails.replies(endpoint, responder.self);
-  const { lane = () => "" } = options;
+  const { lane = () => "", longest = () => Infinity } = options;
   const lanes = new Map<string, Places>();
   const placesOf = (command: string): Places => {
     const name = command === DESCRIBE ? DESCRIBE : lane(command);
@@ -120,7 +123,7 @@ export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoi
   const take = (error: Error | null, message: Msg): void => {
     if (error !== null) return;
     const subject = parseRequestSubject(message.subject);
-    if (subject === undefined || isStoredCopy(message)) {
+    if (subject === undefined || sizeOf(message) > longest(subject.command) || isStoredCopy(message)) {
       onServed({ command: "", from: "", requestId: "", result: "dropped", milliseconds: 0 });
       return;
     }
@@ -144,6 +147,11 @@ export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoi
       await Promise.all(running);
     },
   };
+}
+
+/** Bytes of a message with its headers, unread: nats.js has counted them, and leaves that out of its type. */
+function sizeOf(message: Msg & { readonly size?: () => number }): number {
+  return message.size?.() ?? message.data.length;
 }
 
 /** A header block that nats.js can't read throws here: nothing is known of it, so it is refused too. */

@@ -106,6 +106,16 @@ describe.concurrent("signing in", () => {
   });
 });
 
+test("W5.07 what a space can't give back is refused before it is sent, though the broker would take it", async (context) => {
+  const { open } = await world(context);
+  const { session } = await open();
+  expect(await failure(session.send("general", "x".repeat(262_144)))).toMatchObject({
+    code: ErrorCode.BadRequest,
+    outcome: "not-executed",
+    next: expect.stringContaining("artifact") as string,
+  });
+});
+
 describe.concurrent("a bearer that ends", () => {
   test("W2.04: over two ends the session goes on: another nkey each time, the same principal and inbox, no refusal", async (context) => {
     const { exchange, open } = await world(context);

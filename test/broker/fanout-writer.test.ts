@@ -351,6 +351,24 @@ describe("W4.06 W4.07 mentions on a live channel", () => {
   });
 });
 
+test("H64 a flood of posts that name many bearers asks once for each who is here, and not for each post", async () => {
+  await rig.config("flooded", { deliveryClass: "live" });
+  const twins = await Promise.all([rig.member("twin_a", ["flooded"]), rig.member("twin_b", ["flooded"])]);
+  for (const twin of twins) await rig.list(twin, ["flooded"], "twin");
+  const [here] = twins;
+  await rig.present(here);
+  await withWriter(async () => rig.passed(await rig.post("flooded", "before")));
+  const asked = rig.nc.subscribe(`$JS.API.STREAM.MSG.GET.KV_${spaceNames("main").bucket.presence}`);
+  let last = 0;
+  for (let n = 0; n < 200; n += 1) last = await rig.post("flooded", `${n}`, { mentions: ["twin"] });
+  await withWriter(() => rig.passed(last));
+  // They lay in one page; a look at each post would have been 400 questions.
+  expect(asked.getReceived()).toBeGreaterThan(0);
+  expect(asked.getReceived()).toBeLessThanOrEqual(20);
+  asked.unsubscribe();
+  expect(await copies(here)).toHaveLength(200);
+});
+
 test("W8.23 groups share the members, and each member is in one", async () => {
   // The marker of the other space is the only one of its number.
   const rig = await startFanoutRig();

@@ -14,6 +14,7 @@ import { dotForm } from "../../shared/protocol/base/principals.ts";
 import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
 import type { HistoryAnswer } from "../../shared/protocol/endpoint/reads-shapes.ts";
 import type { z } from "zod";
+import { failure } from "../support/refusal.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
 
 type History = z.infer<typeof HistoryAnswer>;
@@ -80,6 +81,15 @@ describe("presence", () => {
       ({ cursor } = page);
     } while (cursor !== undefined);
     expect(seen.filter((key) => key.includes("big_")).toSorted()).toEqual(keys.toSorted());
+  });
+});
+
+describe("requests", () => {
+  test("what is longer than any of a member is dropped unread: a flood of it costs no parse, and no connection", async () => {
+    const ask = (length: number, deadlineMs: number) =>
+      space.call("history", { channel: "general", beside: "x".repeat(length) }, { as: mallory, deadlineMs });
+    expect(await ask(15_000, 20_000)).toMatchObject({ messages: [] });
+    expect(await failure(ask(17_000, 1000))).toMatchObject({ code: "deadline-exceeded" });
   });
 });
 

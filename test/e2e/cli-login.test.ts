@@ -212,6 +212,24 @@ describe("agents of a person", () => {
     expect(states).toContainEqual(["ann", "active"]);
   });
 
+  test("W131.07: a tail whose name is rotated is cut off, says so, and goes on under the next epoch", async () => {
+    await done("actor", "grant", "gina", "--subscribe", "general");
+    const tail = plane.start("tail", "--as", "gina", "--dm", "--count", "1", "--json");
+    await eventually(
+      () => done("who"),
+      (members) => members.some(({ name }) => name === "gina"),
+    );
+    const [rotated] = await done("actor", "rotate", "gina");
+    expect(rotated).toMatchObject({ kind: "rotated", epoch: 2 });
+    await done("dm", String(rotated?.["principal"]), "still there", "--as", "ann");
+    const ran = await tail.ended;
+    printed.push(ran.out, ran.err);
+    expect(ran).toMatchObject({ code: 0 });
+    expect(textsOf(ran.items().filter(({ kind }) => kind === "dm"))).toEqual(["still there"]);
+    // It was cut off: a barrier that had left the connection standing would show the message too.
+    expect(ran.err).toContain('"about":"down"');
+  });
+
   test("a name that is narrowed may post where it still may, and nowhere else", async () => {
     await done("send", "ops", "wide", "--as", "eve");
     const [narrowed] = await done("actor", "narrow", "eve", "--publish", "general");

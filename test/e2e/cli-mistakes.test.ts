@@ -59,6 +59,18 @@ describe("channels", () => {
   });
 
   test.each([
+    [["dm", "bob"], /^write it like cotal dm \[options\] <who> <text\.\.\.>$/],
+    [["actor", "rotate"], /^write it like cotal actor rotate \[options\] <who>$/],
+    [["dm", "bob", "x", "--loud"], /^run cotal dm --help$/],
+    [["join", "general"], /cotal tail --channel/],
+    [["task", "status", "x7f"], /cotal trace ID/],
+  ])("A.08: %j is a wrong use, and it is said how that command is written", async (args, how) => {
+    const error = await refused(...args);
+    expect([error.exit, error.code]).toEqual([2, "bad-request"]);
+    expect(error.next).toMatch(how);
+  });
+
+  test.each([
     ["#team.>", "pattern"],
     ["#a..b", "empty segment"],
     ["", "empty"],

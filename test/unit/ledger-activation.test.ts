@@ -124,7 +124,7 @@ describe("W131L.07 an entry that loses to a freeze", () => {
     const uid = await issue(ledger.store(), "op1");
     ledger.put("auth", `gate.${uid}`, { state: "frozen", generation: 1, op: { opId: "x", kind: "takeover" } });
     const entry = { principal: alice, uid, credentialId: USER, expires: 200 };
-    await expect(enterCredential(ledger.store(), entry)).rejects.toMatchObject({ code: "failed-precondition" });
+    await expect(enterCredential(ledger.store(), entry)).rejects.toMatchObject({ code: "unavailable" });
     expect(ledger.row("auth", `cred.${uid}.${USER}`)).toMatchObject({ state: "active", exp: 100 });
   });
 
@@ -309,10 +309,16 @@ describe("who gets no credential", () => {
       code: "failed-precondition",
     });
     const uid = await issue(ledger.store(), "op1");
-    for (const state of ["frozen", "retired"]) {
-      ledger.put("auth", `gate.${uid}`, { state, generation: 1, op: { opId: "x", kind: "takeover" } });
+    for (const [state, kind, code] of [
+      // What opens again is waited for; an end is the last word.
+      ["frozen", "takeover", "unavailable"],
+      ["frozen", "registration", "unavailable"],
+      ["frozen", "retirement", "failed-precondition"],
+      ["retired", "retirement", "failed-precondition"],
+    ]) {
+      ledger.put("auth", `gate.${uid}`, { state, generation: 1, op: { opId: "x", kind } });
       await expect(enterCredential(ledger.store(), entry(uid))).rejects.toMatchObject({
-        code: "failed-precondition",
+        code,
         next: expect.stringContaining("doctor") as string,
       });
     }

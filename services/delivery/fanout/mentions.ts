@@ -6,6 +6,8 @@
  * 1. A name has one target or none: two that are live, or none live and several registered, give no copy.
  * 2. A post has at most `MAX_MENTIONS` of them, however many it names.
  * 3. Nobody is a target whose own read list does not cover the channel.
+ * 4. Who is live is asked once for each bearer and page of posts, after the page was read: a flood of posts that name
+ *    many bearers would else cost a read each, while everybody's copies wait behind it.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import { isMarker, leaderLast } from "../../../shared/broker/reads.ts";
@@ -24,12 +26,31 @@ const AT_NO_TIME = 0;
 /** Bearers of one name that are looked at; more of them than this are not told apart. */
 const MAX_BEARERS = 16;
 
+/** Who is live, as of the page of posts that is being written. */
+export type PresenceLook = {
+  readonly isLive: (lifecycle: string) => Promise<boolean>;
+  /** Another page was read: what was seen before it counts no more. */
+  readonly forget: () => void;
+};
+
+export function lookAtPresence(nc: NatsConnection, space: string): PresenceLook {
+  const seen = new Map<string, Promise<boolean>>();
+  return {
+    isLive: (lifecycle) => {
+      const look = seen.get(lifecycle) ?? isLive(nc, space, lifecycle);
+      seen.set(lifecycle, look);
+      return look;
+    },
+    forget: () => seen.clear(),
+  };
+}
+
 export type MentionParts = {
-  readonly nc: NatsConnection;
   readonly space: string;
   readonly group: number;
   readonly groups: number;
   readonly view: View;
+  readonly presence: PresenceLook;
   /** A name that gave no copy. */
   readonly onUnresolved: () => void;
 };
@@ -48,11 +69,11 @@ export async function mentioned(parts: MentionParts, { message, channel }: Post)
 }
 
 /** The one lifecycle that a name means now. */
-async function bearerOf({ nc, space, view }: MentionParts, name: string): Promise<string | undefined> {
+async function bearerOf({ presence, view }: MentionParts, name: string): Promise<string | undefined> {
   const bearers = [...view.named(name)];
   if (bearers.length <= 1) return bearers[0];
   if (bearers.length > MAX_BEARERS) return undefined;
-  const live = await Promise.all(bearers.map((lifecycle) => isLive(nc, space, lifecycle)));
+  const live = await Promise.all(bearers.map(presence.isLive));
   const [only, ...more] = bearers.filter((_, at) => live[at] === true);
   return more.length === 0 ? only : undefined;
 }

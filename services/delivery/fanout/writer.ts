@@ -28,7 +28,7 @@ import { type Post, type Target, copyHeaders, isOwed, readPost, targetsOf } from
 import { createStamp } from "./limit.ts";
 import { type MembershipParts, changeMemberships, hasChanges } from "./membership.ts";
 import { createRowWriter } from "./member-store.ts";
-import { mentioned } from "./mentions.ts";
+import { type PresenceLook, lookAtPresence, mentioned } from "./mentions.ts";
 import { readPosts } from "./posts.ts";
 import type { Requests } from "./requests.ts";
 import { type SweepParts, sweep } from "./sweep.ts";
@@ -145,7 +145,8 @@ async function write(options: GroupWriterOptions, run: Run, stopping: AbortSigna
     // Whoever narrowed a list waits for this word. Not before: it names no join that is under way.
     if (view.listsSeq() > batching.row().acl) await commit();
   };
-  const targets = cachedTargets(options, view);
+  const presence = lookAtPresence(nc, space);
+  const targets = cachedTargets(options, view, presence);
   const flush = async (more?: Pick<MarkerRow, "part">): Promise<void> => {
     part = more?.part;
     await Promise.all([batching.send(row(more)), requests.before(view.refresh)]);
@@ -175,6 +176,7 @@ async function write(options: GroupWriterOptions, run: Run, stopping: AbortSigna
   const deliver = async (page: readonly StoredEntry[]): Promise<void> => {
     // What was being written in parts has left CHAT, if it does not come first.
     if (part !== undefined && part.sequence !== page[0]?.seq) part = undefined;
+    presence.forget();
     for (const entry of page) {
       const missing = entry.seq - position - 1;
       if (missing > 0) tell({ type: "gap", from: position + 1, count: missing });
@@ -235,11 +237,15 @@ async function write(options: GroupWriterOptions, run: Run, stopping: AbortSigna
 type Found = { readonly kind: CopyKind; readonly found: readonly Target[] };
 
 /** Targets by channel, found once for as long as nothing changes. */
-function cachedTargets(options: GroupWriterOptions, view: View): (post: Post) => Promise<Found> {
+function cachedTargets(
+  options: GroupWriterOptions,
+  view: View,
+  presence: PresenceLook,
+): (post: Post) => Promise<Found> {
   const { tell } = options;
   const cache = new Map<string, Found>();
   let version = -1;
-  const parts = { ...options, view, onUnresolved: () => tell({ type: "unresolved" }) };
+  const parts = { ...options, view, presence, onUnresolved: () => tell({ type: "unresolved" }) };
   const none: Found = { kind: CopyKind.Mention, found: [] };
   return async (post) => {
     const { channel, message } = post;
