@@ -27,7 +27,7 @@ function durable(isNew: boolean) {
     while (waiting > 0 && out > 0) {
       [waiting, out, taken] = [waiting - 1, out - 1, taken + 1];
       moments.add(Date.now());
-      tell(null, { subject: "a.copy" } as Msg);
+      void tell(null, { subject: "a.copy" } as Msg);
     }
   };
   const loop = createPullLoop({
