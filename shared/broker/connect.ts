@@ -11,7 +11,7 @@
  *    word only (supply.ts).
  * 4. Status events tell what happens, never what was meant to.
  */
-import { AuthorizationError, type ConnectionOptions, type NatsConnection, connect } from "@nats-io/transport-node";
+import { type ConnectionOptions, type NatsConnection, connect } from "@nats-io/transport-node";
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 import { type DialedAuth, dialedAuth } from "./authenticator.ts";
 import type { ConnectOptions, Connection } from "./connection.ts";
@@ -94,7 +94,8 @@ async function dialFirst(options: ConnectOptions, auth: DialedAuth, pace: Pace, 
       throw unfit;
     } catch (thrown) {
       const reached = auth.count() > before;
-      const error = thrown instanceof CotalError ? thrown : await explain(thrown, options, auth, reached);
+      const word = thrown instanceof RoundOver ? await lastWord(options, auth) : thrown;
+      const error = word instanceof CotalError ? word : await explain(word, options, auth, reached);
       if (error.code === ErrorCode.Unauthenticated) denials += 1;
       pace.failed();
       const last = reconnect.kind !== "endless" && pace.failures() >= reconnect.attempts;
@@ -110,21 +111,40 @@ async function dialFirst(options: ConnectOptions, auth: DialedAuth, pace: Pace, 
   }
 }
 
+/** A round over all servers is over, and nats.js does not say what its dials met. */
+class RoundOver extends Error {}
+
 /**
  * nats.js puts servers that it has given up back into its pool when the next one tells of its cluster: from three
- * servers on a first dial that is refused would go round for ever, without a pause. One round is enough.
+ * servers on a first dial that fails would go round for ever, without a pause. One round is enough.
  */
 function oneRound({ servers }: ConnectOptions, auth: DialedAuth, gate: Gate) {
   const before = auth.count();
   let isUp = false;
   return {
     waitMs: (): number => {
-      // More dials than servers are configured: those that the cluster told of are among them, and refused too.
-      if (!isUp && auth.count() - before > servers.length) throw new AuthorizationError("Authorization Violation");
+      if (!isUp && auth.count() - before > servers.length) throw new RoundOver();
       return gate.waitMs();
     },
     end: (): void => void (isUp = true),
   };
+}
+
+/**
+ * What the servers answer to this login: a refusal, or a dropped dial. Deaf to what they tell of their cluster, nats.js
+ * dials each once and throws the last one's own word. A login that is taken now means that the next round will be up.
+ */
+async function lastWord(options: ConnectOptions, auth: DialedAuth): Promise<unknown> {
+  const { name, inboxPrefix, servers, tls, timeoutMs = DIAL_TIMEOUT_MS } = options;
+  const once = { ignoreClusterUpdates: true, reconnect: false, ignoreAuthErrorAbort: true, noAsyncTraces: true };
+  const login = { servers: [...servers], name, inboxPrefix, authenticator: auth.authenticate, timeout: timeoutMs };
+  try {
+    const nc = await connect({ ...login, ...once, ...(tls === undefined ? {} : { tls }) });
+    await nc.close();
+    return undefined;
+  } catch (thrown) {
+    return thrown;
+  }
 }
 
 /** What no patience helps, with a credential that is at hand. */

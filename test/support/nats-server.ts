@@ -10,6 +10,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { findBroker } from "../../launcher/broker-binary.ts";
 import { printed } from "./printed.ts";
+import { stopProcess } from "./stopped.ts";
 
 export type TestBroker = {
   readonly port: number;
@@ -78,7 +79,7 @@ export async function startBroker(options: BrokerOptions = {}): Promise<TestBrok
     pid: () => child.pid ?? 0,
     kill: () => end("SIGKILL"),
     restart: start,
-    freeze: () => void child.kill("SIGSTOP"),
+    freeze: () => stopProcess(child.pid ?? 0),
     thaw: () => void child.kill("SIGCONT"),
     log: () => readLog(log),
     stop: async () => {
