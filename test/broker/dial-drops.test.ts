@@ -79,7 +79,11 @@ test("who may try once is told of drops as unavailable, and what to look at", as
   drops = Number.POSITIVE_INFINITY;
   const reconnect = { kind: "single", attempts: 1, baseMs: 5, capMs: 20 } as const;
   const error = await failure(openConnection({ ...options("right"), reconnect }));
-  expect(error).toMatchObject({ code: "unavailable", outcome: "not-executed", next: expect.stringContaining("log") });
+  expect(error).toMatchObject({
+    code: "unavailable",
+    outcome: "not-executed",
+    next: "check that the broker runs at this address, and its log",
+  });
 }, 60_000);
 
 test("a patient first dial outlasts more dropped rounds than denials are allowed, and a restart of each broker", async () => {
