@@ -81,6 +81,8 @@ function dialError(thrown: unknown, timeoutMs: number): CotalError {
   if (thrown === undefined) return unavailable("the broker closed the connection");
   if (thrown instanceof TimeoutError) return unavailable(`no login within ${timeoutMs} ms`, NO_LOGIN);
   const error = fromNats(thrown, "connect");
+  // What is said elsewhere about JetStream helps nobody who has no connection yet.
+  if (error.code === ErrorCode.Unavailable) return unavailable(error.message.replace(/^connect: /, ""));
   // nats.js has no class for a server that does not begin with INFO: it throws a bare error.
   const isBare = error.code === ErrorCode.Internal && thrown instanceof Error && !("code" in thrown);
   return isBare ? unavailable("what answers there is not a nats-server") : error;

@@ -7,6 +7,7 @@ import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
 import { PlaneRow } from "../../shared/protocol/ledger/actor-rows.ts";
 import { type AuthService, startAuthService } from "../support/auth-service.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { stopProcess } from "../support/stopped.ts";
 
 const HELD = "this process holds the authority plane";
 const LOST = "a scanner of the authority plane has died";
@@ -41,7 +42,7 @@ test("PI.01 a holder that stands still keeps the plane until it is proved gone; 
   await expect.poll(() => first.log(), WAIT).toContain(HELD);
   await expect.poll(() => second.log(), WAIT).toContain(WAITS);
   const before = await plane();
-  process.kill(first.pid(), "SIGSTOP");
+  stopProcess(first.pid());
   try {
     // Silence proves nothing: its connection is there. A third one that starts meanwhile finds the same.
     const third = await startAuthService(space, { name: "third", waitMs: 60_000 });

@@ -14,6 +14,7 @@ import { type DeliveryService, startDeliveryService } from "../support/delivery-
 import { failure } from "../support/refusal.ts";
 import { until } from "../support/sessions.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+import { stopProcess } from "../support/stopped.ts";
 
 const POSTS = 60;
 const PAGE = 7;
@@ -101,7 +102,7 @@ describe("two processes of the delivery service", () => {
 
   test("W8.07 A.03 one that is frozen and killed in the middle of a page: the page is unknown, never short, and the other answers", async () => {
     const [first] = daemons;
-    process.kill(first.pid(), "SIGSTOP");
+    stopProcess(first.pid());
     const met = new Set<string>();
     await until("a page was asked of the one that is frozen", async () => {
       const whole = await everything(1000);

@@ -17,6 +17,7 @@ import { type TestBroker, startBroker } from "../support/nats-server.ts";
 import { failure } from "../support/refusal.ts";
 import { STEP, STEP_ENDPOINT, stepContract } from "../support/serve-child.ts";
 import { ENDPOINT, SPACE, deskHandlers, dial, legacy, pins, startDesk } from "../support/serve-rig.ts";
+import { stopProcess } from "../support/stopped.ts";
 
 let broker: TestBroker;
 let asker: Connection;
@@ -78,7 +79,7 @@ describe("kill -9", () => {
   }
 
   test("W133.08 before the handler: unknown is what can be said, and it did not run", async () => {
-    child.kill("SIGSTOP");
+    stopProcess(child.pid ?? 0);
     const asked = ended(step("a", 0, 1500));
     await asker.nc.flush();
     await kill();

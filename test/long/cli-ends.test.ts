@@ -4,6 +4,7 @@
  */
 import { afterAll, describe, expect, test, vi } from "vitest";
 import { endAll, eventually, startPlane } from "../support/cli.ts";
+import { stopProcess } from "../support/stopped.ts";
 
 // Each test runs several real processes; a slow machine needs the room, none measures it.
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 120_000 });
@@ -54,7 +55,7 @@ describe("W131.07 taking a name back", () => {
       );
       // Nobody ends connections now, and the tail stays.
       const pid = plane.pid("delivery");
-      process.kill(pid, "SIGSTOP");
+      stopProcess(pid);
       undo = () => void process.kill(pid, "SIGCONT");
       const revoked = await plane.run("actor", "revoke", "carol", "--json");
       expect(revoked.code).toBe(5);

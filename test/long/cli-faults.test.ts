@@ -18,6 +18,7 @@ import { keyFromSeed, newKey } from "../../shared/trust/keys.ts";
 import { type Item, cli, eventually, including, leftOf, matching, startCli, textsOf } from "../support/cli.ts";
 import { freePort } from "../support/nats-server.ts";
 import { ctrlC, planeRig } from "../support/plane-rig.ts";
+import { stopProcess } from "../support/stopped.ts";
 
 // Each test runs a dozen real processes; a slow machine needs the room, none measures it.
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
@@ -215,13 +216,13 @@ describe("doctor", () => {
     expect((await findingsOf()).code).toBe(0);
 
     const provisioner = rig.plane.pid("provisioner");
-    process.kill(provisioner, "SIGSTOP");
+    stopProcess(provisioner);
     const frozen = await findingsOf();
     process.kill(provisioner, "SIGCONT");
     expect([frozen.code, frozen.checks]).toEqual([5, including("provisioner", "space")]);
 
     // A frozen launcher restarts nothing, so what is dead stays dead.
-    process.kill(rig.plane.pid("launcher"), "SIGSTOP");
+    stopProcess(rig.plane.pid("launcher"));
     process.kill(provisioner, "SIGKILL");
     const dead = await findingsOf();
     expect(dead.code).toBe(5);

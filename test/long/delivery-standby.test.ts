@@ -13,6 +13,7 @@ import { joining, startFanoutRig } from "../support/fanout-rig.ts";
 import { inGroups } from "../support/member-groups.ts";
 import { type Sessions, type TestSession, sessionsOf, take, texts, until } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { stopProcess } from "../support/stopped.ts";
 import { copiesOf, markerOf, rowsOf } from "../support/stored-copies.ts";
 
 vi.setConfig({ testTimeout: 180_000 });
@@ -105,7 +106,7 @@ describe("A.03 two processes of the delivery service", () => {
     const who = await sessions.minted({ actor: "second", subscribe: [">"], publish: [">"] });
     expect(await who.join("s", { replay: false })).toMatchObject({ state: "joined durable" });
     const active = await writer();
-    process.kill(active?.pid() ?? 0, "SIGSTOP");
+    stopProcess(active?.pid() ?? 0);
     const wanted: string[] = [];
     try {
       for (let n = 0; n < 100; n += 1) wanted.push(`s${n}`);

@@ -25,6 +25,7 @@ import {
 } from "../support/delivery-service.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { stopProcess } from "../support/stopped.ts";
 
 let space: TestSpace;
 let auth: AuthService;
@@ -88,7 +89,7 @@ function faltering(): { readonly stop: () => Promise<void> } {
   const beat = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
   const run = async (): Promise<void> => {
     while (!over) {
-      process.kill(edge.pid(), "SIGSTOP");
+      stopProcess(edge.pid());
       // Near to what the broker gives a login.
       await beat(1700);
       process.kill(edge.pid(), "SIGCONT");

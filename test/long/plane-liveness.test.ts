@@ -7,6 +7,7 @@ import { frontRoot } from "../support/holders.ts";
 import { put } from "../support/raw-jetstream.ts";
 import { type Sessions, type TestSession, sessionsOf, until } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { stopProcess } from "../support/stopped.ts";
 
 const LEASE = "$KV.cotal_leases_main.lease.delivery.fanout.0";
 
@@ -151,7 +152,7 @@ describe("W61.05 W61.07 W61.08 what it says of itself", () => {
 
 describe("W61.09 W61.01 how the peer grades it", () => {
   test("W61.09 a frozen daemon is unknown and never a health state; a killed one is unbound by the broker's own word", async () => {
-    process.kill(delivery.pid(), "SIGSTOP");
+    stopProcess(delivery.pid());
     try {
       expect(await asker.liveness("delivery")).toEqual({ responder: "unknown" });
     } finally {

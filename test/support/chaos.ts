@@ -5,6 +5,7 @@
 import type { Draw } from "./seeded.ts";
 import type { TestSpace } from "./space.ts";
 import { sleep } from "./vitals.ts";
+import { stopProcess } from "./stopped.ts";
 
 export type Fault = {
   /** Calm before it. */
@@ -52,7 +53,7 @@ export async function inflict(space: TestSpace, faults: readonly Fault[]): Promi
         await space.provisioner.restart();
       },
       freeze: async (ms: number) => {
-        process.kill(space.provisioner.pid(), "SIGSTOP");
+        stopProcess(space.provisioner.pid());
         await sleep(ms);
         process.kill(space.provisioner.pid(), "SIGCONT");
       },

@@ -3,13 +3,14 @@
  * one can have (killed, frozen, restarted on the same port and store).
  */
 import { type ChildProcess, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, connect as dial } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { findBroker } from "../../launcher/broker-binary.ts";
 import { printed } from "./printed.ts";
+import { stopProcess } from "./stopped.ts";
 
 export type TestBroker = {
   readonly port: number;
@@ -78,10 +79,7 @@ export async function startBroker(options: BrokerOptions = {}): Promise<TestBrok
     pid: () => child.pid ?? 0,
     kill: () => end("SIGKILL"),
     restart: start,
-    freeze: () => {
-      child.kill("SIGSTOP");
-      whenStopped(child.pid ?? 0);
-    },
+    freeze: () => stopProcess(child.pid ?? 0),
     thaw: () => void child.kill("SIGCONT"),
     log: () => readLog(log),
     stop: async () => {
@@ -91,20 +89,6 @@ export async function startBroker(options: BrokerOptions = {}): Promise<TestBrok
       rmSync(folder, { recursive: true, force: true, maxRetries: 3 });
     },
   };
-}
-
-/** Waits until every thread of a process has stopped: on a busy machine one may run on for a moment after the signal. */
-function whenStopped(pid: number): void {
-  const threads = `/proc/${pid}/task`;
-  if (!existsSync(threads)) return;
-  const runs = (id: string): boolean => {
-    const stat = readLog(join(threads, id, "stat"));
-    return stat !== "" && !/^[Tt]/.test(stat.slice(stat.lastIndexOf(")") + 2));
-  };
-  const end = performance.now() + 10_000;
-  while (readdirSync(threads).some(runs)) {
-    if (performance.now() > end) throw new Error("the process does not stop");
-  }
 }
 
 /** A port that was free a moment ago. */
