@@ -80,6 +80,13 @@ export async function answerTo(
   }
 }
 
+/** The answer to a request that nobody reads: it has no id, for that stands in the body. */
+export function tooLong(most: number): Required<Answered> {
+  const asked = badRequest(`a request of this command has at most ${most} bytes`, "ask for less at a time");
+  const error = refusal(asked, Seam.BeforeDispatch);
+  return { requestId: "", result: error.code, reply: errorReply("", error) };
+}
+
 /** Where a request is: what its refusal says of the outcome. */
 type Step = { seam: Seam };
 

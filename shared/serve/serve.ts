@@ -5,8 +5,9 @@
  * `places.ts` the bounds, `handlers.ts` what a server writes.
  *
  * Invariants
- * 1. A stored copy, a subject of no form and what is longer than any request are dropped before anything of them is
- *    read: else whoever may ask costs a parse with each, and the broker ends a connection that falls behind.
+ * 1. A stored copy and a subject of no form are dropped before anything of them is read. What is longer than any
+ *    request is refused unread: else whoever may ask costs a parse with each, and the broker ends a connection that
+ *    falls behind.
  * 2. The reply rides the rail derived from the request subject; a transport reply target is ignored.
  * 3. The class rail is subscribed through the queue of the endpoint's name and not otherwise.
  * 4. What runs at once is bounded, in all, for one caller and for one owner; over it the answer is
@@ -28,7 +29,7 @@ import {
   endpointSubjects,
   parseRequestSubject,
 } from "../protocol/endpoint/grammar.ts";
-import { type Responder, answerTo } from "./answer.ts";
+import { type Responder, answerTo, tooLong } from "./answer.ts";
 import type { Guard, HandlerTable } from "./handlers.ts";
 import { send } from "./send.ts";
 import { servedCommands } from "./served.ts";
@@ -66,7 +67,7 @@ export type ServeOptions = {
   readonly guard?: Guard;
   /** Commands that share places: those of one lane take none from another. One lane, if it is left out. */
   readonly lane?: (command: string) => string;
-  /** Bytes: a longer request, its headers counted, is dropped unread. Left out: as long as the broker carries. */
+  /** Bytes: a longer request, its headers counted, is refused unread. Left out: as long as the broker carries. */
   readonly longest?: (command: string) => number;
   /** Requests of a lane that may run at once. */
   readonly concurrency: number;
@@ -123,8 +124,16 @@ export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoi
   const take = (error: Error | null, message: Msg): void => {
     if (error !== null) return;
     const subject = parseRequestSubject(message.subject);
-    if (subject === undefined || sizeOf(message) > longest(subject.command) || isStoredCopy(message)) {
+    const most = subject === undefined ? 0 : longest(subject.command);
+    const isLong = sizeOf(message) > most;
+    if (subject === undefined || (!isLong && isStoredCopy(message))) {
       onServed({ command: "", from: "", requestId: "", result: "dropped", milliseconds: 0 });
+      return;
+    }
+    if (isLong) {
+      const { requestId, result, reply } = tooLong(most);
+      send(nc, replyTo(subject), reply);
+      onServed({ command: subject.command, from: dotForm(subject), requestId, result, milliseconds: 0 });
       return;
     }
     const work = answer(subject, message.data).finally(() => running.delete(work));

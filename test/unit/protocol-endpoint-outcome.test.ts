@@ -103,6 +103,20 @@ describe("W132.12 W132.14 W133.07 what counts as an answer", () => {
     expect(answer).toMatchObject({ ok: false, error: { code: "internal", outcome: "unknown" } });
   });
 
+  test("W133.07 who refuses what he could not read echoes none; an effect always has an id", () => {
+    const unread = {
+      v: 1,
+      id: "",
+      ok: false,
+      error: { code: "bad-request", message: "too long", outcome: "not-executed" },
+    };
+    expect(readAnswer(asked, from(), bytes(unread))).toMatchObject({ ok: true, by: bind, reply: unread });
+    expect(readAnswer(asked, from(), bytes({ ...done, id: "" }))).toMatchObject({
+      ok: false,
+      error: { code: "internal" },
+    });
+  });
+
   test("W133.09 an empty status on the reply subject proves nothing", () => {
     const answer = readAnswer(asked, from(), new Uint8Array());
     expect(answer).toMatchObject({ ok: false, error: { code: "internal", outcome: "unknown" } });

@@ -36,7 +36,10 @@ export function readAnswer(asked: Asked, subject: string, bytes: Uint8Array): An
   const read = readReply(bytes);
   if (!read.ok) return read;
   const { reply } = read;
-  if (reply.id !== asked.id) return reject(ErrorCode.Internal, "the answer's id is not this call's", Outcome.Unknown);
+  // Who refuses what he could not read has no id to echo; the subject's nonce is this call's alone.
+  const isUnread = !reply.ok && reply.id === "";
+  if (reply.id !== asked.id && !isUnread)
+    return reject(ErrorCode.Internal, "the answer's id is not this call's", Outcome.Unknown);
   return (asked.bind && boundFault(asked.bind, by, reply)) ?? { ok: true, by: incarnationOf(by), reply };
 }
 
