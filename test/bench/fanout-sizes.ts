@@ -12,6 +12,8 @@ export type FanoutSizes = {
   readonly latency: number;
   /** Messages that a member was away for. */
   readonly away: number;
+  /** How often it comes back: it takes seconds, in which a machine changes. */
+  readonly returns: number;
   /** Copies that wait when the memory of the delivery service is read, in growing order. */
   readonly backlog: readonly number[];
 };
@@ -23,6 +25,7 @@ export const FANOUT_SIZES: FanoutSizes = {
   channels: [1, 10, 100, 1000],
   latency: 300,
   away: 100_000,
+  returns: 7,
   backlog: [100_000, 1_000_000],
 };
 

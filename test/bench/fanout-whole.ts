@@ -105,7 +105,7 @@ async function onTheWay({ from, to, reply, count, body }: Trip, { next, subject 
   return taken;
 }
 
-async function catchUp(world: FanoutWorld, { rounds, away }: FanoutSizes, report: Report): Promise<void> {
+async function catchUp(world: FanoutWorld, { returns, away }: FanoutSizes, report: Report): Promise<void> {
   const start = async (side: SideName) => {
     const who = await world.member(`away_${side}`);
     const channel = `bench.away.${side}`;
@@ -115,7 +115,7 @@ async function catchUp(world: FanoutWorld, { rounds, away }: FanoutSizes, report
   };
   const sides = { ours: await start("ours"), bare: await start("bare") };
   try {
-    const both = await inTurn(rounds, sides.ours.run, sides.bare.run);
+    const both = await inTurn(returns, sides.ours.run, sides.bare.run);
     report(benchLine(BENCH, METRICS.catchUp, both.ours, both.bare), METRICS.catchUp);
   } finally {
     await Promise.all([endChild(sides.ours.child), endChild(sides.bare.child)]);

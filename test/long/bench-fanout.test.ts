@@ -10,6 +10,7 @@ const FEW = {
   channels: [1, 5],
   latency: 10,
   away: 300,
+  returns: 1,
   backlog: [100, 400],
 };
 
