@@ -138,7 +138,10 @@ describe("an authenticated space", () => {
     const alice = await sessions.minted({ actor: "a2", publish: [] });
     const holder = await sessions.minted({ actor: "h2", role: "reviewer" });
     await space.delivery?.kill();
-    expect(await alice.ask("reviewer", "look?")).toMatchObject({ kind: "ask", waitsFor: "delivery" });
+    // Silence says nothing, and a broker takes a moment to see that a killed process is gone.
+    await expect
+      .poll(() => alice.ask("reviewer", "look?"), { timeout: 25_000 })
+      .toMatchObject({ kind: "ask", waitsFor: "delivery" });
     await holder.listen();
     expect(holder.told).toContainEqual(
       expect.objectContaining({ type: "takes-nothing", role: "reviewer", cause: "no-daemon" }),
