@@ -23,6 +23,8 @@ export const INSPECTED: Readonly<Record<string, string>> = {
 export type Watched = {
   /** Resident memory in MiB after a collection. */
   readonly collectedMiB: () => Promise<number>;
+  /** What is in use of it, in MiB: the heap, and the buffers that it holds. What is kept for good shows here first. */
+  readonly heldMiB: () => Promise<number>;
 };
 
 /** A process that has just started: its log says where its inspector is. */
@@ -31,27 +33,37 @@ export function watchMemory({ pid, log }: { readonly pid: () => number; readonly
   if (address === undefined) throw new Error("the process was started without an inspector");
   return {
     collectedMiB: async () => {
-      await collect(address);
+      await inspect(address, COLLECT);
       return residentMiB(pid());
+    },
+    heldMiB: async () => {
+      const [, , usage] = await inspect(address, [...COLLECT, "Runtime.getHeapUsage"]);
+      const { usedSize, backingStorageSize } = usage as { usedSize: number; backingStorageSize: number };
+      return (usedSize + backingStorageSize) / 2 ** 20;
     },
   };
 }
 
-async function collect(address: string): Promise<void> {
+/** Twice: what finalisers let go in the first is found by the second. */
+const COLLECT = ["HeapProfiler.collectGarbage", "HeapProfiler.collectGarbage"] as const;
+
+/** What each of these commands answered. */
+async function inspect(address: string, methods: readonly string[]): Promise<unknown[]> {
   const socket = new WebSocket(address);
-  const next = (event: string): Promise<unknown> =>
+  const next = <T extends Event>(event: string): Promise<T> =>
     new Promise((resolve, reject) => {
-      socket.addEventListener(event, resolve, { once: true });
+      socket.addEventListener(event, (told) => resolve(told as T), { once: true });
       socket.addEventListener("error", () => reject(new Error("the inspector went away")), { once: true });
     });
   await next("open");
-  // Twice: what finalisers let go in the first is found by the second.
-  for (const id of [1, 2]) {
-    const done = next("message");
-    socket.send(JSON.stringify({ id, method: "HeapProfiler.collectGarbage" }));
-    await done;
+  const answers: unknown[] = [];
+  for (const [id, method] of methods.entries()) {
+    const answer = next<MessageEvent>("message");
+    socket.send(JSON.stringify({ id, method }));
+    answers.push((JSON.parse(String((await answer).data)) as { result: unknown }).result);
   }
   const closed = next("close");
   socket.close();
   await closed;
+  return answers;
 }
