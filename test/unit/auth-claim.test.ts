@@ -4,6 +4,7 @@ import { type ClaimParts, type ClaimState, type Holding, keepClaim } from "../..
 import type { Liveness } from "../../services/auth/plane/liveness.ts";
 import { createTurns } from "../../shared/ledger/turns.ts";
 import { createSparing } from "../../shared/daemon/sparing.ts";
+import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
 import { rootCredentialId } from "../../shared/ledger/root.ts";
 import { ROOT_CREDENTIAL_ID } from "../../shared/protocol/base/grammar.ts";
 import type { PlaneRow } from "../../shared/protocol/ledger/actor-rows.ts";
@@ -178,6 +179,32 @@ describe("losing it", () => {
     );
     expect(heldAtEnd).toEqual([false]);
     expect(rig.said.map(({ kind }) => kind)).toEqual(["held", "lost", "held"]);
+    await rig.stop();
+  });
+
+  test("W131.09 what is over and could not be written as such is written later: on a server that crashed nobody could prove it", async () => {
+    const ledger = memoryLedger();
+    const store = ledger.store();
+    let refusals = 3;
+    const cas: typeof store.cas = (bucket, key, value, revision) => {
+      const isRelease = (value as PlaneRow).state === "released";
+      if (isRelease && (refusals -= 1) >= 0)
+        return Promise.reject(new CotalError(ErrorCode.DeadlineExceeded, "no answer"));
+      return store.cas(bucket, key, value, revision);
+    };
+    let held = 0;
+    const rig = claimOn(ledger, {
+      ledger: { ...store, cas },
+      livenessOf: () => Promise.resolve("unknown"),
+      hold: () => Promise.resolve(holding([], (held += 1) === 1 ? Promise.resolve("its server crashed") : undefined)),
+    });
+    await eventually(
+      () => rig.said.filter(({ kind }) => kind === "held").length,
+      (times) => times === 2,
+      5000,
+    );
+    expect(ledger.row("auth", "plane")).toMatchObject({ state: "held", claimId: CLAIM, generation: 2 });
+    expect(refusals).toBeLessThan(0);
     await rig.stop();
   });
 

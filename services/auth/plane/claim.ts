@@ -87,10 +87,17 @@ export function keepClaim(parts: ClaimParts): Claim {
   const take = (taken: boolean): void => {
     held = taken;
   };
+  /** Ours, over, and not yet written as such: on a server that crashed nobody could prove that it is (decision 21). */
+  let owed: Row<PlaneRow> | undefined;
+  const give = async (taken: Row<PlaneRow>): Promise<void> => {
+    owed = taken;
+    if (await release(parts, taken)) owed = undefined;
+  };
   const run = async (): Promise<void> => {
     while (!stopping.signal.aborted) {
       try {
-        if (await turn(parts, { say, take }, stopping.signal)) continue;
+        if (owed !== undefined) await give(owed);
+        if (await turn(parts, { say, take, give }, stopping.signal)) continue;
       } catch (cause) {
         say({ kind: "failed", cause });
       }
@@ -116,10 +123,12 @@ type Told = {
   readonly say: (state: ClaimState) => void;
   /** Whether it is held, before anybody is told. */
   readonly take: (taken: boolean) => void;
+  /** Writes that a claim is over, now or at a later try. */
+  readonly give: (taken: Row<PlaneRow>) => Promise<void>;
 };
 
 /** One try: until the claim is over, or at once if it can't be had. True if it is to be claimed anew without a pause. */
-async function turn(parts: ClaimParts, { say, take: hold }: Told, stopping: AbortSignal): Promise<boolean> {
+async function turn(parts: ClaimParts, { say, take: hold, give }: Told, stopping: AbortSignal): Promise<boolean> {
   const found = await readRow(parts.ledger, "auth", actorKey.plane, PlaneRow);
   const obstacle = await standsInTheWay(parts, found?.value);
   if (obstacle !== undefined) say(obstacle);
@@ -144,7 +153,7 @@ async function turn(parts: ClaimParts, { say, take: hold }: Told, stopping: Abor
     // Also where the duty could not begin, or not end.
     hold(false);
     await holding.close();
-    if (taken !== undefined) await release(parts, taken);
+    if (taken !== undefined) await give(taken);
   }
 }
 
@@ -197,9 +206,14 @@ async function take(
   }
 }
 
-/** A release that fails is no harm: the holding connection is gone, and anybody can prove it. */
-async function release({ ledger }: ClaimParts, { value, revision }: Row<PlaneRow>): Promise<void> {
-  await ledger.cas("auth", actorKey.plane, { ...value, state: "released" }, revision).catch(() => undefined);
+/** True once it is settled: written, or another row stands there. */
+async function release({ ledger }: ClaimParts, { value, revision }: Row<PlaneRow>): Promise<boolean> {
+  try {
+    await ledger.cas("auth", actorKey.plane, { ...value, state: "released" }, revision);
+    return true;
+  } catch (error) {
+    return error instanceof CotalError && error.code === ErrorCode.Conflict;
+  }
 }
 
 async function pause(ms: number, stopping: AbortSignal): Promise<void> {
