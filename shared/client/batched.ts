@@ -65,7 +65,7 @@ export function createBatched(nc: Pick<NatsConnection, "publish" | "flush">, pul
   /** More came in this turn: more may come in the next one. */
   const turn = (before: number): void => {
     const now = said.length + replies.length;
-    if (now > before) return void setImmediate(turn, now);
+    if (now > before && now < MOST) return void setImmediate(turn, now);
     isSoon = false;
     flush();
   };

@@ -76,6 +76,17 @@ test("while each turn brings more they wait, but not for long; so many at once a
   ]);
 });
 
+test("pulls that no acknowledgement comes with wait no longer, however steadily more come", async () => {
+  const { pull, sent } = collect();
+  const waited: number[] = [];
+  for (let at = 1; at <= 100; at += 1) {
+    pull(String(at));
+    await turn();
+    waited.push(at - sent.length);
+  }
+  expect(Math.max(...waited)).toBeLessThanOrEqual(17);
+});
+
 test("what is to go first goes at once, and a closed connection costs nobody anything", async () => {
   const { publish, flush, sent } = collect();
   publish("a", AckBody.Progress);
