@@ -121,21 +121,19 @@ export async function serveEndpoint(options: ServeOptions): Promise<ServedEndpoi
     const sent = reply && send(nc, replyTo(subject), reply);
     onServed({ command: subject.command, from, requestId, result: sent ?? result, milliseconds: now() - started });
   };
+  const drop = (): void => onServed({ command: "", from: "", requestId: "", result: "dropped", milliseconds: 0 });
   const take = (error: Error | null, message: Msg): void => {
     if (error !== null) return;
     const subject = parseRequestSubject(message.subject);
-    const most = subject === undefined ? 0 : longest(subject.command);
-    const isLong = sizeOf(message) > most;
-    if (subject === undefined || (!isLong && isStoredCopy(message))) {
-      onServed({ command: "", from: "", requestId: "", result: "dropped", milliseconds: 0 });
-      return;
-    }
-    if (isLong) {
+    if (subject === undefined) return drop();
+    const most = longest(subject.command);
+    if (sizeOf(message) > most) {
       const { requestId, result, reply } = tooLong(most);
       send(nc, replyTo(subject), reply);
       onServed({ command: subject.command, from: dotForm(subject), requestId, result, milliseconds: 0 });
       return;
     }
+    if (isStoredCopy(message)) return drop();
     const work = answer(subject, message.data).finally(() => running.delete(work));
     running.add(work);
   };

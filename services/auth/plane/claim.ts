@@ -11,7 +11,7 @@
  *    heartbeat.
  * 2. Whoever finds the row held waits quietly: no connection is opened to wait.
  * 3. A clean end ends the duty, then closes the scanners, and then releases the row. A scanner that can't be closed
- *    keeps it held: whoever waits finds it alive.
+ *    keeps it held: whoever waits finds it alive. A release that could not be written is written at a later try.
  * 4. It is held from the row's taking on, and said to be once its duty has begun: a duty that can't begin is a
  *    failure, told once while it lasts the same.
  */
