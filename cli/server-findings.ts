@@ -38,7 +38,7 @@ const unseen = (gap: string): Finding => ({
   check: "broker servers",
   level: "error",
   message: `not every server has shown its limits: ${gap}`,
-  next: "bring every server of the cluster back; one that crashed is counted for two and a half minutes",
+  next: "bring every server of the cluster back; one that crashed is counted for up to four minutes",
 });
 
 function low(name: string, what: string, found: number, needed: number): Finding[] {

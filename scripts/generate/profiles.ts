@@ -2,7 +2,7 @@
 import { type BuiltProfile, PROFILES, isBuilt, type ProfileName, profileRows } from "../../shared/grants/matrix.ts";
 import { pairedDeny } from "../../shared/grants/permissions.ts";
 import type { Row } from "../../shared/grants/row.ts";
-import { storeExports } from "../../shared/grants/exports.ts";
+import { SYSTEM_EXPORT, storeExports } from "../../shared/grants/exports.ts";
 import { ProofKind, VIEWS } from "../../shared/protocol/endpoint/views.ts";
 import { EXAMPLE_HOLDERS } from "./example-holders.ts";
 import type { Generated } from "./generated.ts";
@@ -49,6 +49,8 @@ export function generateProfiles(): Generated[] {
       ["subject", "why"],
       storeExports("main").map(({ subject, why }) => [code(subject), why]),
     ),
+    "## What the system account exports to every store\n",
+    `${code(SYSTEM_EXPORT.subject)}: how busy each server is, and how many it knows of (decision 46).`,
   ].join("\n");
   return [{ file: PROFILES_FILE, text: `${text.trimEnd()}\n` }];
 }

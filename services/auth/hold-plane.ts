@@ -96,7 +96,7 @@ export async function holdPlane(options: HoldOptions, parts: HoldParts): Promise
   const claim = keepClaim({
     claimId: drawLifecycleUid(randomBytes),
     ledger,
-    livenessOf: (tuple) => livenessOf(store.nc, tuple),
+    livenessOf: (tuple) => livenessOf(store, tuple),
     hold: async () => {
       const opened = await openScanners({
         space,

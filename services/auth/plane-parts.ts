@@ -33,7 +33,7 @@ export type PlaneSettings = Pick<PlaneParts, "policy" | "defaults" | "actorsPerO
 
 export type PlaneSource = PlaneSettings & {
   readonly space: string;
-  readonly store: Pick<Connection, "nc" | "maxPayload">;
+  readonly store: Pick<Connection, "nc" | "inboxPrefix" | "maxPayload">;
   readonly ledger: LedgerStore;
   readonly writer: Writer;
   readonly keys: Pick<AuthKeys, "file" | "frontSigner" | "ownerSecret" | "uid">;
@@ -62,7 +62,7 @@ export function planeParts(source: PlaneSource): PlaneParts {
     ledger,
     holdsPlane,
     executor: source.executor,
-    livenessOf: (tuple) => livenessOf(store.nc, tuple),
+    livenessOf: (tuple) => livenessOf(store, tuple),
     plane: () => {
       const call = source.calls();
       return call === undefined ? undefined : planeOver(call);

@@ -3,9 +3,9 @@
  * it is broker-wide and touches every space (§9).
  */
 import { encodeToken } from "../../shared/protocol/base/principals.ts";
-import { kept, keptKey, trustPaths } from "../../shared/trust/folder.ts";
+import { kept, keptKey, trustPaths, writePrivate } from "../../shared/trust/folder.ts";
 import { OPERATOR_NKEY } from "../../shared/protocol/base/grammar.ts";
-import { verifiedClaims } from "../../shared/trust/nats-jwt.ts";
+import { jsonObject, verifiedClaims } from "../../shared/trust/nats-jwt.ts";
 import { operatorJwt, systemJwt } from "../../shared/trust/accounts.ts";
 import { type SigningKey, newKey } from "../../shared/trust/keys.ts";
 import { mintUser } from "../../shared/trust/jwt.ts";
@@ -15,6 +15,7 @@ import { Life } from "../../shared/grants/matrix.ts";
 import type { Credential } from "../../shared/trust/creds.ts";
 import { readUserJwt } from "../../shared/trust/jwt.ts";
 import { randomBytes } from "node:crypto";
+import { isDeepStrictEqual } from "node:util";
 
 export type BrokerTrust = {
   readonly operator: SigningKey;
@@ -39,9 +40,22 @@ export async function ensureBrokerTrust(state: string): Promise<BrokerTrust> {
     system,
     systemSigner,
     operatorJwt: kept(paths.operatorJwt, () => signed[0], signedBy(operator, operator)),
-    systemJwt: kept(paths.systemJwt, () => signed[1], signedBy(operator, system)),
+    systemJwt: current(paths.systemJwt, signed[1], signedBy(operator, system)),
   };
 }
+
+/**
+ * The claims in that file while they say what they would say now. Those of an earlier version are signed anew, and the
+ * broker takes them up at its next start.
+ */
+function current(path: string, now: string, check: (jwt: string) => string): string {
+  const held = kept(path, () => now, check);
+  if (isDeepStrictEqual(saidIn(held), saidIn(now))) return held;
+  writePrivate(path, now);
+  return now;
+}
+
+const saidIn = (jwt: string): unknown => jsonObject(jwt.split(".")[1] ?? "")?.["nats"];
 
 const MAX_CLAIMS = 64 * 1024;
 

@@ -281,6 +281,7 @@ async function pushSpace(state: string, name: string, connection: Parameters<typ
   const { keys } = own;
   const accounts = await spaceAccounts(trust.operator, name, keys, {
     ...accountLimits(state, name),
+    system: trust.system.publicKey,
     ...signersOf(
       ensureDeliveryTrust(state, own),
       hasAuthTrust(state, name) ? ensureAuthTrust(state, own) : undefined,

@@ -5,8 +5,8 @@
  * 1. The set is proved by what the servers say of themselves: each knows as many active ones as have
  *    answered, and so does the JetStream group of a cluster, from which nobody goes but by an operator's
  *    word. A server that died or can't be reached is missing from the answers and not from those counts: one
- *    that crashed is counted as active for two and a half minutes (nats-server 2.14), so nothing is proved
- *    meanwhile, even if it is back.
+ *    that crashed is counted as active for two and a half to four minutes (nats-server 2.14), so nothing is
+ *    proved meanwhile, even if it is back.
  * 2. A broker that reaches beyond one cluster is not proved: over a gateway nobody counts.
  */
 import { z } from "zod";

@@ -1,15 +1,22 @@
 /**
- * What the store account exports to its own front, and nothing more (decision H60).
+ * What the store account exports to its own front, and nothing more (decision H60); and the one thing that the
+ * system account exports to the stores.
  *
  * Everything a client does to a stream crosses here: captured publishes, single pulls of its own
  * durables, acks. Never an INFO, CREATE, UPDATE, DELETE, PURGE or a get: the broker publishes its
  * replies wherever the requester says, and inside one account those would be executed.
  */
-import { jsAck, jsApi, kvAll, objectChunks, objectMeta } from "../protocol/base/broker-subjects.ts";
+import { jsAck, jsApi, kvAll, objectChunks, objectMeta, sys } from "../protocol/base/broker-subjects.ts";
 import { spaceNames } from "../protocol/base/names.ts";
 import { spaceSubjects } from "../protocol/base/subjects.ts";
 
 export type StoreExport = { readonly name: string; readonly subject: string; readonly why: string };
+
+/**
+ * What the system account exports to every store: how each server is and how many it knows of, nothing of any account.
+ * Each server answers. Whoever holds a claim proves by it which servers there are, with no credential that ends.
+ */
+export const SYSTEM_EXPORT = { name: "servers", subject: sys.ping("STATSZ") } as const;
 
 /** The exports of one space's store, each a private service answered once (`Singleton`). */
 export function storeExports(space: string): StoreExport[] {

@@ -250,6 +250,7 @@ export function authLedgerRows(scope: HolderScope): Row[] {
     pub(store, jsApi.messageGet(bucketStream(bucket.channels)), "H54, the space's settings"),
     pub(store, kvKey(bucket.auth, actorKey.plane), "supplement I, the plane's claim"),
     pub(store, sys.ownConnections, "supplement I, is the holder of the claim connected"),
+    pub(store, sys.ping("STATSZ"), "supplement I, are these all the servers it could be connected to"),
     ...AUTH_FAMILIES.map((family) => pub(store, kvKey(bucket.auth, `${family}.>`), "§10 and §13.1 ledger rows")),
     ...RECORD_FAMILIES.map((family) =>
       pub(store, kvKey(bucket.records, `${family}.>`), "§13.1 reservation, head, frontier"),

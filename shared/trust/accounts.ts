@@ -7,14 +7,15 @@
  * Invariants
  * 1. An export is private and answered once: an import needs an activation token signed by the
  *    store, made out to that one front. Another account that carries the same tokens is refused.
- * 2. The list of exports comes from `shared/grants/exports.ts` and nowhere else.
+ * 2. The list of exports comes from `shared/grants/exports.ts` and nowhere else. The system account has one, to every
+ *    account of this operator; what imports it is a store, and asking is granted there.
  * 3. The callout may place connections in that space's front and nowhere else, but for its own account:
  *    the broker always allows that one (measured).
  * 4. A revoked key is refused for ever, whenever its JWT was issued. The broker compares a time with
  *    the JWT's own, which another machine's clock has written; and no key is ever minted for again.
  */
 import { type Account, type Export, type Import, encodeAccount, encodeActivation, encodeOperator } from "@nats-io/jwt";
-import { storeExports } from "../grants/exports.ts";
+import { SYSTEM_EXPORT, storeExports } from "../grants/exports.ts";
 import { badRequest } from "../protocol/base/errors.ts";
 import { ACCOUNT_NKEY, CURVE_NKEY, USER_NKEY } from "../protocol/base/grammar.ts";
 import { type SigningKey, isPublicKey } from "./keys.ts";
@@ -31,6 +32,8 @@ export type SpaceAccountOptions = {
   /** Store limits in bytes; -1 for the server's own. */
   readonly diskBytes: number;
   readonly connections: number;
+  /** Identity key of the broker's system account. */
+  readonly system: string;
   /** User nkeys that may no longer connect, with any JWT. */
   readonly revoked: readonly string[];
   /** Absent where nobody signs in through the callout. */
@@ -76,7 +79,11 @@ export function systemJwt(operator: SigningKey, system: SigningKey, signer: Sign
   return encodeAccount(
     "SYS",
     system.pair,
-    { limits: { ...UNLIMITED, conn: -1, ...NO_JETSTREAM }, signing_keys: [signer.publicKey] },
+    {
+      limits: { ...UNLIMITED, conn: -1, ...NO_JETSTREAM },
+      exports: [{ ...SYSTEM_EXPORT, type: "service", response_type: "Stream" }],
+      signing_keys: [signer.publicKey],
+    },
     { signer: operator.pair },
   );
 }
@@ -136,6 +143,14 @@ export async function spaceAccounts(
       {
         limits: { ...base, mem_storage: 0, disk_storage: options.diskBytes, streams: -1, consumer: -1 },
         exports,
+        imports: [
+          {
+            ...SYSTEM_EXPORT,
+            local_subject: SYSTEM_EXPORT.subject,
+            type: "service",
+            account: options.system,
+          },
+        ],
         signing_keys: [keys.storeSigner.publicKey, ...(options.moreSigners?.store ?? [])],
         ...revocations,
       },

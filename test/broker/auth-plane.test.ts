@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { readAuthKeys } from "../../services/auth/keys.ts";
 import { createAuthority } from "../../services/auth/plane/authority.ts";
 import { type ClaimState, type Holding, keepClaim } from "../../services/auth/plane/claim.ts";
-import { livenessOf, tupleOf } from "../../services/auth/plane/liveness.ts";
+import { GONE, LIVE, livenessOf, tupleOf } from "../../services/auth/plane/liveness.ts";
 import type { PlaneParts } from "../../services/auth/plane/parts.ts";
 import type { Connection } from "../../shared/broker/connect.ts";
 import type { Connected } from "../../shared/broker/still-connected.ts";
@@ -24,7 +24,7 @@ import { ActorRow, PlaneRow } from "../../shared/protocol/ledger/actor-rows.ts";
 import { CredentialRow, GateRow, HeadRow, UidRow } from "../../shared/protocol/ledger/rows.ts";
 import { eventually } from "../support/cli.ts";
 import { openPlane } from "../support/open-plane.ts";
-import { EVERYTHING, OWNER, SIGN_IN } from "../support/plane-parts.ts";
+import { EVERYTHING, OWNER, SAID, SIGN_IN } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 import { storeParts } from "../support/store-plane.ts";
@@ -284,7 +284,7 @@ describe("one plane for a space (supplement I)", () => {
     const claim = keepClaim({
       claimId,
       ledger: ledger(),
-      livenessOf: (tuple) => livenessOf(nc, tuple),
+      livenessOf: (tuple) => livenessOf(store, tuple),
       hold,
       onState: ({ kind }) => said.push(kind),
       whileHeld: () => {
@@ -373,7 +373,7 @@ describe("one plane for a space (supplement I)", () => {
     const claim = keepClaim({
       claimId: drawLifecycleUid(randomBytes),
       ledger: ledger(),
-      livenessOf: () => Promise.resolve("unknown"),
+      livenessOf: () => Promise.resolve(SAID.unknown),
       hold: () => Promise.reject(new Error("it must not come to this")),
       onState: ({ kind }) => said.push(kind),
       whileHeld: () => Promise.reject(new Error("it must not come to this")),
@@ -387,16 +387,16 @@ describe("one plane for a space (supplement I)", () => {
   }, 30_000);
 
   test("a connection is live, then gone; one of a server that runs no more is gone", async () => {
-    const store = await looker();
-    const tuple = tupleOf(store.nc, "U");
+    const watched = await looker();
+    const tuple = tupleOf(watched.nc, "U");
     if (tuple === undefined) throw new Error("no INFO");
-    expect(await livenessOf(nc, tuple)).toBe("live");
-    await store.close();
+    expect(await livenessOf(store, tuple)).toEqual(LIVE);
+    await watched.close();
     await eventually(
-      () => livenessOf(nc, tuple),
-      (found) => found === "gone",
+      () => livenessOf(store, tuple),
+      ({ kind }) => kind === "gone",
       5000,
     );
-    expect(await livenessOf(nc, { ...tuple, serverId: `N${"A".repeat(55)}` })).toBe("gone");
+    expect(await livenessOf(store, { ...tuple, serverId: `N${"A".repeat(55)}` })).toEqual(GONE);
   });
 });

@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { ActorAdministration, Authority } from "../../services/auth/plane/authority-type.ts";
 import { createAuthority } from "../../services/auth/plane/authority.ts";
 import { type HeldGate, type ResumeEvent, resumeEnds } from "../../services/auth/plane/operations.ts";
+import { LIVE } from "../../services/auth/plane/liveness.ts";
 import type { PlaneParts } from "../../services/auth/plane/parts.ts";
 import type { Connection } from "../../shared/broker/connect.ts";
 import { verifyConsumer } from "../../shared/broker/ensure.ts";
@@ -43,7 +44,7 @@ type Lifecycle = { readonly p: Principal; readonly uid: string; readonly credent
 function parts(die?: Death, asked: (p: Principal) => Promise<void> = () => Promise.resolve()): PlaneParts {
   return storeParts(space, store, die, {
     // Whoever froze a gate here is this very process.
-    livenessOf: () => Promise.resolve("live"),
+    livenessOf: () => Promise.resolve(LIVE),
     connectionsOf: async (p) => {
       await asked(p);
       return { kind: "none" };

@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { type NatsConnection, headers } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openScanners } from "../../services/auth/plane/scanners.ts";
-import { livenessOf } from "../../services/auth/plane/liveness.ts";
+import { GONE, LIVE, livenessOf } from "../../services/auth/plane/liveness.ts";
 import type { OpenSpace } from "../../services/auth/open-space.ts";
 import type { ClaimState } from "../../services/auth/plane/claim.ts";
 import { type Connection, openConnection } from "../../shared/broker/connect.ts";
@@ -28,11 +28,13 @@ const STREAM = "KV_cotal_auth_main";
 const NAME = "scan_main-ledger";
 
 let space: TestSpace;
+let store: Connection;
 let nc: NatsConnection;
 let ledger: LedgerStore;
 beforeAll(async () => {
   space = await startSpace({ auth: "user", delivery: false });
-  nc = await space.store();
+  store = await space.openStore();
+  nc = store.nc;
   ledger = brokerLedgerStore(nc, createWriter({ nc }), "main");
 }, 60_000);
 afterAll(() => space.stop());
@@ -264,10 +266,10 @@ describe("a connection that one repair is made with", () => {
       onStatus: ({ type }) => statuses.push(type),
     });
     const of = { serverId: repairer.info.server_id, cid: repairer.info.client_id, userNkey: "U" };
-    expect(await livenessOf(nc, of)).toBe("live");
+    expect(await livenessOf(store, of)).toEqual(LIVE);
     await kick(of);
     await repairer.closed;
-    expect(await livenessOf(nc, of)).toBe("gone");
+    expect(await livenessOf(store, of)).toEqual(GONE);
     // Nobody of its name is there, and it was never on its way back.
     const body = JSON.stringify({ limit: 1000 });
     const { data } = (await nc.request("$SYS.REQ.ACCOUNT.PING.CONNZ", body, { timeout: 5000 })).json<{

@@ -1,10 +1,12 @@
 /** A space that people sign in to, as the trust program makes it: keys, files, accounts. */
-import { readFileSync, readdirSync, statSync } from "node:fs";
+import { readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { decode } from "@nats-io/jwt";
+import { decode, encodeAccount } from "@nats-io/jwt";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { gatherOver } from "../../shared/broker/gather.ts";
+import { serversOf } from "../../shared/broker/servers.ts";
 import { AuthFile, AuthSpaceFile } from "../../shared/trust/auth-folder.ts";
-import { trustPaths } from "../../shared/trust/folder.ts";
+import { keptKey, trustPaths } from "../../shared/trust/folder.ts";
 import { keyFromSeed } from "../../shared/trust/keys.ts";
 import { curveKeyFromSeed } from "../../shared/trust/xkey.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
@@ -53,3 +55,47 @@ test("the broker's auth account names the callout user, its curve key and that o
   });
   expect(claims.nats.signing_keys).toEqual([keyFromSeed(text(AuthFile.AuthSigner)).publicKey]);
 });
+
+test("a system account from before the plane knew the servers is signed anew, and taken up by the broker at its next start", async () => {
+  const paths = trustPaths(space.state);
+  const config = join(space.state, "broker", "nats-server.conf");
+  const [operator, system, signer] = [
+    keptKey(paths.operatorKey, "operator"),
+    keptKey(paths.systemKey, "account"),
+    keptKey(paths.systemSigner, "account"),
+  ];
+  const now = readFileSync(paths.systemJwt, "utf8").trim();
+  const claims = { limits: { conn: -1, subs: -1, data: -1, payload: -1, imports: -1, exports: -1, wildcards: true } };
+  const before = await encodeAccount(
+    "SYS",
+    system.pair,
+    { ...claims, signing_keys: [signer.publicKey] },
+    { signer: operator.pair },
+  );
+  const known = async () => {
+    const store = await space.openStore();
+    const { servers } = await serversOf(gatherOver(store));
+    await store.close();
+    return servers.length;
+  };
+  const startsWith = async (text: string): Promise<void> => {
+    await space.broker.kill();
+    writeFileSync(config, text);
+    await space.broker.restart();
+  };
+  const text = readFileSync(config, "utf8");
+  rmSync(join(space.state, "broker", "accounts", `${system.publicKey}.jwt`));
+  writeFileSync(paths.systemJwt, before);
+  await startsWith(text.replace(now, before));
+  expect(await known()).toBe(0);
+  await space.trust("init", "--host", "127.0.0.1", "--port", String(space.broker.port));
+  expect(decode(readFileSync(paths.systemJwt, "utf8").trim())).toMatchObject({
+    nats: { exports: [{ name: "servers" }] },
+  });
+  // A second time nothing changes.
+  const anew = readFileSync(config, "utf8");
+  await space.trust("init", "--host", "127.0.0.1", "--port", String(space.broker.port));
+  expect(readFileSync(config, "utf8")).toBe(anew);
+  await startsWith(anew);
+  expect(await known()).toBe(1);
+}, 60_000);

@@ -57,6 +57,7 @@ export async function startCalloutBroker(options: CalloutBrokerOptions = {}): Pr
     return spaceAccounts(operator, name, keys, {
       diskBytes: -1,
       connections: -1,
+      system: system.publicKey,
       revoked,
       ...(without.includes(name)
         ? {}

@@ -16,6 +16,7 @@ import { DEFAULT_WINDOW, createSelectionWindows } from "../../services/auth/edge
 import type { ActorAdministration, ActorLists, Authority } from "../../services/auth/plane/authority-type.ts";
 import { createAuthority } from "../../services/auth/plane/authority.ts";
 import { type Chat, createChat } from "../../services/auth/plane/chat/chat.ts";
+import { LIVE } from "../../services/auth/plane/liveness.ts";
 import type { EnrolPolicy, PlaneParts } from "../../services/auth/plane/parts.ts";
 import { Account } from "../../shared/grants/row.ts";
 import { resolveCapabilities } from "../../shared/ledger/capabilities.ts";
@@ -100,7 +101,7 @@ export function edgeRig(options: EdgeRigOptions = {}): EdgeRig {
     ledger: store,
     holdsPlane: () => true,
     executor: () => EXECUTOR,
-    livenessOf: () => Promise.resolve("live"),
+    livenessOf: () => Promise.resolve(LIVE),
     plane: () => undefined,
     makeDurables: () => Promise.resolve(),
     makeQueue: () => Promise.resolve(),

@@ -20,6 +20,8 @@ export type TestBroker = {
   readonly pid: () => number;
   /** SIGKILL; the port and the store stay. */
   readonly kill: () => Promise<void>;
+  /** Resolves once its process has ended, by whomever. */
+  readonly ended: () => Promise<void>;
   /** Starts it again on the same port and store. */
   readonly restart: () => Promise<void>;
   /** SIGSTOP: connections stand and nothing answers. */
@@ -66,10 +68,8 @@ export async function startBroker(options: BrokerOptions = {}): Promise<TestBrok
     await Promise.race([listening(port), exited]);
   };
   const end = async (signal: NodeJS.Signals): Promise<void> => {
-    if (child.exitCode !== null || child.signalCode !== null) return;
-    const ended = new Promise((resolve) => child.once("exit", resolve));
     child.kill(signal);
-    await ended;
+    await over(child);
   };
   await start();
   return {
@@ -78,6 +78,7 @@ export async function startBroker(options: BrokerOptions = {}): Promise<TestBrok
     folder,
     pid: () => child.pid ?? 0,
     kill: () => end("SIGKILL"),
+    ended: () => over(child),
     restart: start,
     freeze: () => stopProcess(child.pid ?? 0),
     thaw: () => void child.kill("SIGCONT"),
@@ -89,6 +90,11 @@ export async function startBroker(options: BrokerOptions = {}): Promise<TestBrok
       rmSync(folder, { recursive: true, force: true, maxRetries: 3 });
     },
   };
+}
+
+function over(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve();
+  return new Promise((resolve) => child.once("exit", () => resolve()));
 }
 
 /** A port that was free a moment ago. */

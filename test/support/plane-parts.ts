@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import { createTurns } from "../../shared/ledger/turns.ts";
 import type { ActorLists } from "../../services/auth/plane/authority-type.ts";
+import { GONE, LIVE, type Liveness } from "../../services/auth/plane/liveness.ts";
 import type { PlaneParts } from "../../services/auth/plane/parts.ts";
 
 export const OWNER = `u_${"a".repeat(26)}`;
@@ -16,6 +17,13 @@ export const EVERYTHING: ActorLists = { allowSubscribe: [">"], allowPublish: [">
 
 const tuple = (cid: number) => ({ serverId: `N${"A".repeat(55)}`, cid, userNkey: `U${"A".repeat(55)}` });
 export const EXECUTOR = { ledger: tuple(1), records: tuple(2) };
+
+/** What the servers may say of a connection. */
+export const SAID = {
+  live: LIVE,
+  gone: GONE,
+  unknown: { kind: "unknown", why: "a server is silent" },
+} as const satisfies Record<Liveness["kind"], Liveness>;
 
 export type TestParts = PlaneParts & { readonly made: string[]; readonly removed: string[] };
 
@@ -40,7 +48,7 @@ export function memoryParts(ledger: LedgerStore, over: Partial<PlaneParts> = {})
     ledger,
     holdsPlane: () => true,
     executor: () => EXECUTOR,
-    livenessOf: () => Promise.resolve("live"),
+    livenessOf: () => Promise.resolve(LIVE),
     plane: () => undefined,
     makeDurables: async (p, uid, role) => {
       made.push(`${p.owner}.${p.actor}.${uid}.${role ?? "-"}`);

@@ -18,7 +18,7 @@ export function storeSource(space: TestSpace, store: Connection, die?: Death): P
   const writer = createWriter({ nc, die });
   return {
     space: "main",
-    store: { nc, maxPayload: 1_048_576 },
+    store: { nc, inboxPrefix: store.inboxPrefix, maxPayload: 1_048_576 },
     ledger: brokerLedgerStore(nc, writer, "main"),
     writer,
     keys: readAuthKeys(join(space.state, "spaces", "{space}", "auth"), "main"),

@@ -28,6 +28,8 @@ export type UserCluster = {
   /** The last is nobody's but that of whom `connectAt` puts there. */
   readonly brokers: readonly [TestBroker, TestBroker, TestBroker];
   readonly auth: AuthService;
+  /** Another process of the auth service, which knows that server and no other. */
+  readonly authAt: (server: number) => Promise<AuthService>;
   readonly ledger: LedgerStore;
   /** Calls the auth service as the operator. */
   readonly say: (command: string, args: unknown) => Promise<unknown>;
@@ -48,6 +50,7 @@ export async function startUserCluster(): Promise<UserCluster> {
   const audit = await auditIssues(state, near.url);
   const world = { state, url: near.url, spaces: ["main"], provisioner: { ready: made }, issued: audit.bearer };
   const auth = await startAuthService(world, { waitMs: 120_000 });
+  const auths = [auth];
   await Promise.all(daemons.map(({ ready }) => ready));
   const opened: Connection[] = [];
   const members: NatsConnection[] = [];
@@ -74,6 +77,12 @@ export async function startUserCluster(): Promise<UserCluster> {
   return {
     brokers: [near, other, far],
     auth,
+    authAt: async (server) => {
+      const at = { ...world, url: cluster.brokers[server]?.url ?? "" };
+      const another = await startAuthService(at, { waitMs: 120_000, name: `auth-${auths.length}` });
+      auths.push(another);
+      return another;
+    },
     ledger: brokerLedgerStore(store.nc, createWriter({ nc: store.nc }), "main"),
     say: async (command, args) => (await call(EndpointName.Auth, command, args, { deadlineMs: 45_000 })).data,
     connectAt: async (server, { bearer, sentinel, lifecycleUid }) => {
@@ -92,7 +101,7 @@ export async function startUserCluster(): Promise<UserCluster> {
     },
     stop: async () => {
       await Promise.all([...opened, ...members].map((connection) => connection.close()));
-      await auth.stop();
+      await Promise.all(auths.map((one) => one.stop()));
       await audit.end();
       await Promise.all(daemons.map(({ end }) => end()));
       await cluster.stop();

@@ -1,7 +1,7 @@
 /** The plane's claim and the small parts around it, without a broker. */
 import { describe, expect, test } from "vitest";
 import { type ClaimParts, type ClaimState, type Holding, keepClaim } from "../../services/auth/plane/claim.ts";
-import type { Liveness } from "../../services/auth/plane/liveness.ts";
+import { GONE, LIVE, type Liveness } from "../../services/auth/plane/liveness.ts";
 import { createTurns } from "../../shared/ledger/turns.ts";
 import { createSparing } from "../../shared/daemon/sparing.ts";
 import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
@@ -10,6 +10,7 @@ import { ROOT_CREDENTIAL_ID } from "../../shared/protocol/base/grammar.ts";
 import type { PlaneRow } from "../../shared/protocol/ledger/actor-rows.ts";
 import { type MemoryLedger, memoryLedger } from "../support/memory-ledger.ts";
 import { eventually } from "../support/cli.ts";
+import { SAID } from "../support/plane-parts.ts";
 
 const tuple = (cid: number) => ({ serverId: `N${"A".repeat(55)}`, cid, userNkey: `U${"A".repeat(55)}` });
 const HOUR = 3_600_000;
@@ -40,7 +41,7 @@ function claimOn(ledger: MemoryLedger, over: Partial<ClaimParts> = {}): Rig {
   const claim = keepClaim({
     claimId: CLAIM,
     ledger: ledger.store(),
-    livenessOf: () => Promise.resolve("gone"),
+    livenessOf: () => Promise.resolve(GONE),
     hold: () => Promise.resolve(holding(done)),
     onState: (state) => said.push(state),
     whileHeld: () => {
@@ -91,7 +92,7 @@ describe("taking it", () => {
     expect(ledger.row("auth", "plane")).toMatchObject({ state: "released", claimId: CLAIM });
   });
 
-  test.each<[ClaimState["kind"], Record<number, Liveness>]>([
+  test.each<[ClaimState["kind"], Record<number, Liveness["kind"]>]>([
     ["live-peer", { 1: "live", 2: "live" }],
     ["live-peer", { 1: "gone", 2: "live" }],
     ["live-peer", { 1: "live", 2: "unknown" }],
@@ -104,7 +105,7 @@ describe("taking it", () => {
     const rig = claimOn(ledger, {
       livenessOf: ({ cid }) => {
         looks += 1;
-        return Promise.resolve(found[cid] ?? "unknown");
+        return Promise.resolve(SAID[found[cid] ?? "unknown"]);
       },
       hold: () => Promise.reject(new Error("it must not come to this")),
     });
@@ -114,7 +115,8 @@ describe("taking it", () => {
       5000,
     );
     await rig.stop();
-    expect(rig.said).toEqual([{ kind, claimId: PEER }]);
+    const why = kind === "inconclusive" ? { why: SAID.unknown.why } : {};
+    expect(rig.said).toEqual([{ kind, claimId: PEER, ...why }]);
     expect(ledger.writes).toEqual([]);
   });
 
@@ -126,7 +128,7 @@ describe("taking it", () => {
         ledger.put("auth", "plane", row());
         return Promise.resolve(holding(done));
       },
-      livenessOf: () => Promise.resolve("live"),
+      livenessOf: () => Promise.resolve(LIVE),
     });
     await saying(rig, "live-peer");
     await rig.stop();
@@ -195,7 +197,7 @@ describe("losing it", () => {
     let held = 0;
     const rig = claimOn(ledger, {
       ledger: { ...store, cas },
-      livenessOf: () => Promise.resolve("unknown"),
+      livenessOf: () => Promise.resolve(SAID.unknown),
       hold: () => Promise.resolve(holding([], (held += 1) === 1 ? Promise.resolve("its server crashed") : undefined)),
     });
     await eventually(

@@ -1,10 +1,10 @@
 /** The guarded reconciler, without a broker: what it asks before it opens a gate, and what it leaves (§13.1). */
 import { describe, expect, test } from "vitest";
-import type { Liveness } from "../../services/auth/plane/liveness.ts";
+import { GONE, type Liveness } from "../../services/auth/plane/liveness.ts";
 import { createAuthority } from "../../services/auth/plane/authority.ts";
 import type { PlaneParts } from "../../services/auth/plane/parts.ts";
 import { type MemoryLedger, memoryLedger } from "../support/memory-ledger.ts";
-import { EXECUTOR, OWNER, SIGN_IN, memoryParts } from "../support/plane-parts.ts";
+import { EXECUTOR, OWNER, SAID, SIGN_IN, memoryParts } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 
 const p = { owner: OWNER, actor: "alice" };
@@ -26,16 +26,16 @@ async function left(): Promise<Left> {
 
 const another = (ledger: MemoryLedger, over: Partial<PlaneParts>) => createAuthority(memoryParts(ledger.store(), over));
 const answering =
-  (first: Liveness, second: Liveness): PlaneParts["livenessOf"] =>
+  (first: Liveness["kind"], second: Liveness["kind"]): PlaneParts["livenessOf"] =>
   ({ cid }) =>
-    Promise.resolve(cid === EXECUTOR.ledger.cid ? first : second);
+    Promise.resolve(SAID[cid === EXECUTOR.ledger.cid ? first : second]);
 
 describe("W131L.06 an end that finds a takeover's gate", () => {
-  test.each<[Liveness, Liveness, string]>([
+  test.each<[Liveness["kind"], Liveness["kind"], string]>([
     ["live", "live", "and who carries it out is alive"],
     ["gone", "live", "and who carries it out is alive"],
     ["live", "unknown", "and who carries it out is alive"],
-    ["gone", "unknown", "can't be told"],
+    ["gone", "unknown", "can't be told: a server is silent"],
     ["unknown", "unknown", "can't be told"],
   ])("W131L.06 refuses while its connections are %s and %s, and opens nothing", async (first, second, words) => {
     const { ledger, uid } = await left();
@@ -73,7 +73,7 @@ describe("W131L.06 an end that finds a takeover's gate", () => {
     const livenessOf = (): Promise<Liveness> => {
       const row = ledger.row("auth", stage) as { readonly executor: typeof EXECUTOR };
       ledger.put("auth", stage, { ...row, executor: { ...EXECUTOR, records: { ...EXECUTOR.records, cid: 9 } } });
-      return Promise.resolve("gone");
+      return Promise.resolve(GONE);
     };
     const refused = await failure(another(ledger, { livenessOf }).retire(p, uid));
     expect(refused).toMatchObject({ code: "conflict" });

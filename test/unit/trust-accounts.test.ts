@@ -1,7 +1,7 @@
 /** The JWTs of an operator and of a space's three accounts, decoded (H60). */
 import { type Account, type Activation, type Operator, decode } from "@nats-io/jwt";
 import { describe, expect, test } from "vitest";
-import { storeExports } from "../../shared/grants/exports.ts";
+import { SYSTEM_EXPORT, storeExports } from "../../shared/grants/exports.ts";
 import { type CalloutAccount, operatorJwt, spaceAccounts, systemJwt } from "../../shared/trust/accounts.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { newCurveKey } from "../../shared/trust/xkey.ts";
@@ -16,12 +16,14 @@ const keys = {
   storeSigner: newKey("account"),
 };
 const gone = newKey("user").publicKey;
+const system = newKey("account").publicKey;
 const subjects = storeExports("main").map(({ subject }) => subject);
 
 const made = async () => {
   const { front, store, auth } = await spaceAccounts(operator, "main", keys, {
     diskBytes: 1000,
     connections: 50,
+    system,
     revoked: [gone],
   });
   return { front: decode<Account>(front), store: decode<Account>(store), auth: decode<Account>(auth) };
@@ -31,7 +33,7 @@ describe("who answers for the auth account", () => {
   const [one, two, signer] = [newKey("user").publicKey, newKey("user").publicKey, newKey("account").publicKey];
   const xkey = newCurveKey().publicKey;
   const withCallout = (callout: CalloutAccount) =>
-    spaceAccounts(operator, "main", keys, { diskBytes: 1000, connections: 50, revoked: [gone], callout });
+    spaceAccounts(operator, "main", keys, { diskBytes: 1000, connections: 50, system, revoked: [gone], callout });
 
   test("its claims name the users, the one front account, the curve key and the signing keys", async () => {
     const claims = decode<Account>((await withCallout({ users: [one, two], xkey, signers: [signer] })).auth);
@@ -84,7 +86,9 @@ describe("W2.01 the three accounts of a space", () => {
     for (const one of store.nats.exports ?? []) {
       expect(one).toMatchObject({ type: "service", token_req: true, response_type: "Singleton" });
     }
-    expect(store.nats.imports ?? []).toEqual([]);
+    // Of the system account alone, and of that the one thing that it exports.
+    const { name, subject } = SYSTEM_EXPORT;
+    expect(store.nats.imports).toEqual([{ name, subject, local_subject: subject, type: "service", account: system }]);
   });
 
   test("W9.19 the front imports the same subjects from that store, each under its own activation", async () => {
@@ -132,11 +136,15 @@ describe("W2.01 the three accounts of a space", () => {
   });
 });
 
-test("W9.02 the operator names the system account, and that one has neither JetStream nor exports", async () => {
-  const system = newKey("account");
+test("W9.02 the operator names the system account, and that one has no JetStream and one export", async () => {
+  const account = newKey("account");
   const signer = newKey("account");
-  expect(decode<Operator>(await operatorJwt(operator, system.publicKey)).nats.system_account).toBe(system.publicKey);
-  const claims = decode<Account>(await systemJwt(operator, system, signer));
-  expect([claims.sub, claims.iss]).toEqual([system.publicKey, operator.publicKey]);
+  expect(decode<Operator>(await operatorJwt(operator, account.publicKey)).nats.system_account).toBe(account.publicKey);
+  const claims = decode<Account>(await systemJwt(operator, account, signer));
+  expect([claims.sub, claims.iss]).toEqual([account.publicKey, operator.publicKey]);
   expect(claims.nats).toMatchObject({ signing_keys: [signer.publicKey], limits: { disk_storage: 0, mem_storage: 0 } });
+  // How many servers there are, and nothing of any account.
+  expect(claims.nats.exports).toEqual([
+    { name: "servers", subject: "$SYS.REQ.SERVER.PING.STATSZ", type: "service", response_type: "Stream" },
+  ]);
 });

@@ -19,7 +19,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type LedgerStore, type Row, readRow } from "../../../shared/ledger/store.ts";
 import { CotalError, ErrorCode, toCotalError } from "../../../shared/protocol/base/errors.ts";
 import { type ConnectionTuple, PlaneRow, actorKey } from "../../../shared/protocol/ledger/actor-rows.ts";
-import type { Liveness } from "./liveness.ts";
+import { type Liveness, ofBoth } from "./liveness.ts";
 
 /** Why there is no claim. Each reads differently to an operator. */
 export type ClaimState =
@@ -27,7 +27,7 @@ export type ClaimState =
   /** Another plane of this space is alive. */
   | { readonly kind: "live-peer"; readonly claimId: string }
   /** Whether the holder is alive can't be told. */
-  | { readonly kind: "inconclusive"; readonly claimId: string }
+  | { readonly kind: "inconclusive"; readonly claimId: string; readonly why: string }
   /** Somebody else was faster. */
   | { readonly kind: "outrun" }
   /** A scanner that held it has ended: nothing of this plane goes on. */
@@ -114,9 +114,10 @@ export function keepClaim(parts: ClaimParts): Claim {
   };
 }
 
-/** Two failures with the same words are one piece of news. */
+/** What reads the same is one piece of news. */
 function newsOf(state: ClaimState): string {
-  return state.kind === "failed" ? `${state.kind} ${toCotalError(state.cause).message}` : state.kind;
+  if (state.kind === "failed") return `${state.kind} ${toCotalError(state.cause).message}`;
+  return state.kind === "inconclusive" ? `${state.kind} ${state.why}` : state.kind;
 }
 
 type Told = {
@@ -174,9 +175,10 @@ async function endOf({ ended, freshMs }: Holding, stopping: AbortSignal): Promis
 async function standsInTheWay(parts: ClaimParts, row: PlaneRow | undefined): Promise<ClaimState | undefined> {
   if (row?.state !== "held") return undefined;
   const { claimId } = row;
-  const found = await Promise.all([parts.livenessOf(row.ledger), parts.livenessOf(row.records)]);
-  if (found.includes("live")) return { kind: "live-peer", claimId };
-  return found.every((one) => one === "gone") ? undefined : { kind: "inconclusive", claimId };
+  const [ledger, records] = await Promise.all([parts.livenessOf(row.ledger), parts.livenessOf(row.records)]);
+  const found = ofBoth(ledger, records);
+  if (found.kind === "gone") return undefined;
+  return found.kind === "live" ? { kind: "live-peer", claimId } : { kind: "inconclusive", claimId, why: found.why };
 }
 
 /** `undefined` if somebody else was faster. */

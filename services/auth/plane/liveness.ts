@@ -1,51 +1,70 @@
 /**
  * Is one connection of our own account still there? Asked of the servers themselves.
  *
- * A connection's number is never given twice while its server runs. So "gone" is proved when that very
- * server says that it has no such connection; or when it does not run any more, which a broker of one
- * server proves by being another one. Anything else is unknown, and unknown is never "gone".
+ * A connection's number is never given twice while its server runs, and a server that starts anew is another one. So
+ * "gone" is proved when that very server says that it has no such connection, or when these are proved to be all the
+ * servers there are (`servers.ts`) and it is none of them. Anything else is unknown, and unknown is never "gone".
  */
-import type { NatsConnection } from "@nats-io/transport-node";
 import { z } from "zod";
+import type { Connection } from "../../../shared/broker/connect.ts";
+import { type Answered, type Gather, gatherOver } from "../../../shared/broker/gather.ts";
+import { serversOf } from "../../../shared/broker/servers.ts";
 import { sys } from "../../../shared/protocol/base/broker-subjects.ts";
 import type { ConnectionTuple } from "../../../shared/protocol/ledger/actor-rows.ts";
 
-export type Liveness = "live" | "gone" | "unknown";
+/** `why`: what keeps it from being proved. */
+export type Liveness =
+  | { readonly kind: "live" }
+  | { readonly kind: "gone" }
+  | { readonly kind: "unknown"; readonly why: string };
 
-/** How long servers may take, and how many are heard. */
-const ANSWER_MS = 1000;
-const QUIET_MS = 300;
-const MOST_SERVERS = 256;
+export const LIVE: Liveness = { kind: "live" };
+export const GONE: Liveness = { kind: "gone" };
+
+/** What holds for a pair that stands or falls together: alive while one is, gone once both are. */
+export function ofBoth(one: Liveness, other: Liveness): Liveness {
+  const found = [one, other];
+  return found.find(({ kind }) => kind === "live") ?? found.find(({ kind }) => kind === "unknown") ?? GONE;
+}
+
+export async function livenessOf(
+  asking: Pick<Connection, "nc" | "inboxPrefix">,
+  { serverId, cid }: Pick<ConnectionTuple, "serverId" | "cid">,
+): Promise<Liveness> {
+  const gather = gatherOver(asking);
+  const { servers, gap } = await serversOf(gather);
+  if (gap === undefined && !servers.some(({ id }) => id === serverId)) return GONE;
+  const has = await wordOf(gather, serverId, cid);
+  if (has === undefined) return { kind: "unknown", why: gap ?? `server ${serverId} did not list its connections` };
+  return has ? LIVE : GONE;
+}
 
 const Answer = z.looseObject({
   server: z.looseObject({ id: z.string() }),
   data: z.looseObject({ connections: z.array(z.looseObject({ cid: z.number() })) }),
 });
 
-export async function livenessOf(nc: NatsConnection, { serverId, cid }: ConnectionTuple): Promise<Liveness> {
-  const info = nc.info;
-  if (info === undefined) return "unknown";
+/** Whether that server has that connection; `undefined` if it does not say. */
+async function wordOf(gather: Gather, serverId: string, cid: number): Promise<boolean | undefined> {
+  let has: boolean | undefined;
+  await gather(sys.ownConnections, JSON.stringify({ cid }), (answers) => {
+    const said = answerOf(answers.at(-1));
+    if (said?.server.id !== serverId) return false;
+    has = said.data.connections.some((one) => one.cid === cid);
+    return true;
+  });
+  return has;
+}
+
+function answerOf(answer: Answered | undefined): z.infer<typeof Answer> | undefined {
   try {
-    const answers = await nc.requestMany(sys.ownConnections, JSON.stringify({ cid }), {
-      strategy: "stall",
-      maxWait: ANSWER_MS,
-      stall: QUIET_MS,
-      maxMessages: MOST_SERVERS,
-    });
-    for await (const message of answers) {
-      const answer = Answer.safeParse(message.json()).data;
-      if (answer?.server.id !== serverId) continue;
-      return answer.data.connections.some((one) => one.cid === cid) ? "live" : "gone";
-    }
+    return answer === undefined ? undefined : Answer.parse(answer.json());
   } catch {
-    return "unknown";
+    return undefined;
   }
-  // Only a broker without a cluster is the whole broker.
-  return info.cluster === undefined && info.server_id !== serverId ? "gone" : "unknown";
 }
 
 /** The connection as its server counts it; `undefined` while it is down. */
-export function tupleOf(nc: NatsConnection, userNkey: string): ConnectionTuple | undefined {
-  const { info } = nc;
+export function tupleOf({ info }: Pick<Connection["nc"], "info">, userNkey: string): ConnectionTuple | undefined {
   return info === undefined ? undefined : { serverId: info.server_id, cid: info.client_id, userNkey };
 }

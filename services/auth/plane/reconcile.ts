@@ -14,6 +14,7 @@ import { readRow } from "../../../shared/ledger/store.ts";
 import { ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import { type Principal, dotForm } from "../../../shared/protocol/base/principals.ts";
 import { TakeoverStage, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
+import { ofBoth } from "./liveness.ts";
 import { type PlaneParts, refusal } from "./parts.ts";
 
 type Parts = Pick<PlaneParts, "ledger" | "livenessOf">;
@@ -30,10 +31,11 @@ export async function openIfDead(parts: Parts, p: Principal, uid: string): Promi
     throw refusal(ErrorCode.Conflict, `${by}, and who carries it out was never written down`, next);
   }
   const { ledger, records } = staged.value.executor;
-  const found = await Promise.all([parts.livenessOf(ledger), parts.livenessOf(records)]);
-  if (found.includes("live")) throw refusal(ErrorCode.Conflict, `${by}, and who carries it out is alive`, next);
-  if (!found.every((one) => one === "gone")) {
-    throw refusal(ErrorCode.Conflict, `${by}, and whether who carries it out is alive can't be told`, next);
+  const found = ofBoth(...(await Promise.all([parts.livenessOf(ledger), parts.livenessOf(records)])));
+  if (found.kind === "live") throw refusal(ErrorCode.Conflict, `${by}, and who carries it out is alive`, next);
+  if (found.kind === "unknown") {
+    const untold = `whether who carries it out is alive can't be told: ${found.why}`;
+    throw refusal(ErrorCode.Conflict, `${by}, and ${untold}`, next);
   }
   // Whoever went on with it since the question is somebody else, of whom nothing is proved.
   const still = await readRow(parts.ledger, "auth", ledgerKey.takeoverStage(op.opId), TakeoverStage);

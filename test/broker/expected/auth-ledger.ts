@@ -33,8 +33,8 @@ export function authLedger(who: Who): Expected[] {
         ...durables.flatMap((stream) =>
           pub(`$JS.API.CONSUMER.CREATE.${stream}.*.>`, `$JS.API.CONSUMER.INFO.${stream}.*`),
         ),
-        // Of the account's own connections: is the holder of the claim still there?
-        ...pub("$SYS.REQ.ACCOUNT.PING.CONNZ"),
+        // Of the account's own connections: is the holder of the claim still there? And are these all the servers?
+        ...pub("$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.SERVER.PING.STATSZ"),
       ],
       deny: [],
       mustNot: [
@@ -79,6 +79,7 @@ export function authLedger(who: Who): Expected[] {
           "$JS.API.INFO",
           "$JS.API.STREAM.NAMES",
           "$SYS.REQ.SERVER.PING.CONNZ",
+          "$SYS.REQ.SERVER.PING.VARZ",
           "$SYS.REQ.ACCOUNT.X.CONNZ",
           "$SYS.REQ.USER.INFO",
         ),

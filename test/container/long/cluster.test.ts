@@ -40,7 +40,7 @@ afterAll(async () => {
   place.remove();
 });
 
-/** Waits until the doctor, who asks every server, finds nothing: a server that died counts for two and a half minutes. */
+/** Waits until the doctor, who asks every server, finds nothing: a server that died counts for up to four minutes. */
 async function expectHealthy(): Promise<void> {
   const found = await eventually(
     () => project.shell(DOCTOR).catch(String),
