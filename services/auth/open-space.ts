@@ -155,6 +155,7 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
     cleaner,
     limits: limits.agent,
     holdsPlane,
+    claimStands: async () => scanners.now().stands(),
     executor: () => {
       const { ledger: inLedger, records } = scanners.now();
       return { ledger: inLedger, records };

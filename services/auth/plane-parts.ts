@@ -39,6 +39,7 @@ export type PlaneSource = PlaneSettings & {
   readonly keys: Pick<AuthKeys, "file" | "frontSigner" | "ownerSecret" | "uid">;
   readonly cleaner: (target: Holder) => Promise<Connection>;
   readonly holdsPlane: () => boolean;
+  readonly claimStands: () => Promise<boolean>;
   readonly executor: PlaneParts["executor"];
   /** The front connection, once there is one. */
   readonly front: () => NatsConnection | undefined;
@@ -54,13 +55,26 @@ const ANSWER_BYTES = 400_000;
 const ENVELOPE_BYTES = 16_384;
 
 export function planeParts(source: PlaneSource): PlaneParts {
-  const { space, store, ledger, writer, keys, holdsPlane, policy, defaults, actorsPerOwner, localManager } = source;
+  const {
+    space,
+    store,
+    ledger,
+    writer,
+    keys,
+    holdsPlane,
+    claimStands,
+    policy,
+    defaults,
+    actorsPerOwner,
+    localManager,
+  } = source;
   const reserved = systemOwner(keys.ownerSecret, space);
   const trialUser = newKey("user").publicKey;
   return {
     space,
     ledger,
     holdsPlane,
+    claimStands,
     executor: source.executor,
     livenessOf: (tuple) => livenessOf(store, tuple),
     plane: () => {

@@ -20,7 +20,7 @@ import { type ConnectionTuple, PlaneRow } from "../../shared/protocol/ledger/act
 import { eventually } from "../support/cli.ts";
 import { daemonCredential, freshHolder } from "../support/holders.ts";
 import { openPlane } from "../support/open-plane.ts";
-import { OWNER, SIGN_IN } from "../support/plane-parts.ts";
+import { EVERYTHING, OWNER, SIGN_IN } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 
@@ -200,6 +200,35 @@ describe("the plane that holds by them", () => {
       (gate) => gate.value?.state === "retired",
       30_000,
     );
+    await rig.plane.close();
+  }, 90_000);
+
+  test("PI.01 the claim is read again before whatever only the plane does: one that has lost it without a word does nothing more", async () => {
+    const rig = await held();
+    const { authority } = rig.plane;
+    const p = { owner: OWNER, actor: "unscanned" };
+    await authority.enrol(p, SIGN_IN);
+    const grant = { ...p, ...EVERYTHING, name: "unscanned", kind: "interactive" } as const;
+    const before = await ledger.read("auth", `actor.${OWNER}.unscanned`);
+    // Its scanners stand and its other connections too: nothing but the row tells it.
+    const entry = await leaderLast(nc, STREAM, kvKey("cotal_auth_main", "plane"));
+    await ledger.cas("auth", "plane", { ...(await planeRow()), claimId: "z".repeat(26) }, entry?.seq ?? 0);
+    const asked = [
+      authority.grant(grant),
+      authority.narrow(p, { capabilities: [] }),
+      authority.enrol({ owner: OWNER, actor: "newcomer" }, SIGN_IN),
+    ];
+    for (const one of await Promise.all(asked.map(failure))) expect(one).toMatchObject({ code: "unavailable" });
+    expect(await ledger.read("auth", `actor.${OWNER}.unscanned`)).toEqual(before);
+    expect(await ledger.read("auth", `actor.${OWNER}.newcomer`)).toEqual({ kind: "absent" });
+    await eventually(
+      () => rig.said.some(({ kind }) => kind === "lost"),
+      (lost) => lost,
+      30_000,
+    );
+    expect(rig.heldWhenLost).toEqual([false]);
+    await heldAgain(rig.said);
+    await authority.grant(grant);
     await rig.plane.close();
   }, 90_000);
 });

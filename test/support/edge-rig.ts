@@ -100,6 +100,7 @@ export function edgeRig(options: EdgeRigOptions = {}): EdgeRig {
     space,
     ledger: store,
     holdsPlane: () => true,
+    claimStands: () => Promise.resolve(true),
     executor: () => EXECUTOR,
     livenessOf: () => Promise.resolve(LIVE),
     plane: () => undefined,

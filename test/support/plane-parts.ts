@@ -47,6 +47,7 @@ export function memoryParts(ledger: LedgerStore, over: Partial<PlaneParts> = {})
     space: "main",
     ledger,
     holdsPlane: () => true,
+    claimStands: () => Promise.resolve(true),
     executor: () => EXECUTOR,
     livenessOf: () => Promise.resolve(LIVE),
     plane: () => undefined,

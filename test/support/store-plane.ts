@@ -24,6 +24,7 @@ export function storeSource(space: TestSpace, store: Connection, die?: Death): P
     keys: readAuthKeys(join(space.state, "spaces", "{space}", "auth"), "main"),
     cleaner: () => Promise.resolve({ ...store, drain: () => Promise.resolve() }),
     holdsPlane: () => true,
+    claimStands: () => Promise.resolve(true),
     executor: () => EXECUTOR,
     calls: () => undefined,
     front: () => undefined,

@@ -32,8 +32,8 @@ import { heldGates } from "./operations.ts";
 import { takeOverActor } from "./take-over.ts";
 
 export function createAdministration(parts: PlaneParts): ActorAdministration {
-  const changing = <T>(run: () => Promise<T>): Promise<T> => {
-    demandPlane(parts);
+  const changing = async <T>(run: () => Promise<T>): Promise<T> => {
+    await demandPlane(parts);
     return settled(parts, run);
   };
   return {
@@ -58,7 +58,7 @@ export function createAdministration(parts: PlaneParts): ActorAdministration {
     },
     retireRevoked: (p, uid) => retireRevoked(parts, p, uid),
     takeOver: async (p, uid, epoch) => {
-      demandPlane(parts);
+      await demandPlane(parts);
       return takeOverActor(parts, p, uid, epoch);
     },
     operations: (cursor) => heldGates(parts, cursor),
@@ -206,7 +206,7 @@ async function revokeMeant(parts: PlaneParts, p: Principal, uid: string): Promis
  * host's door, which ends nobody who is granted (§13.1).
  */
 async function retireRevoked(parts: PlaneParts, p: Principal, uid: string): Promise<{ opId: string }> {
-  demandPlane(parts);
+  await demandPlane(parts);
   const row = (await readActor(parts.ledger, p))?.value;
   if (row === undefined) throw unknown(p);
   const opId = managedRetirementOpId(uid);

@@ -19,7 +19,7 @@ export async function enterDaemon(
   caller: Caller,
   args: DaemonEnterArgs,
 ): Promise<{ readonly epoch?: number }> {
-  demandPlane(parts);
+  await demandPlane(parts);
   const { owner, actor } = caller.principal;
   if (!parts.isReservedOwner(owner) || !SERVED.has(actor)) {
     throw refusal(

@@ -55,19 +55,19 @@ export type EdgeAnswers = {
 
 export function answerEdges(parts: ChatParts): EdgeAnswers {
   const inTurn = createTurns();
-  const demandEdge = ({ principal: who }: Caller): void => {
-    demandPlane(parts);
+  const demandEdge = async ({ principal: who }: Caller): Promise<void> => {
+    await demandPlane(parts);
     if (parts.isReservedOwner(who.owner) && who.actor === EndpointName.Auth) return;
     throw refusal(ErrorCode.PermissionDenied, `${dotForm(who)} is not the auth service`, "sign in at the exchange");
   };
   return {
     enrol: async (caller, { owner, actor, ...who }) => {
-      demandEdge(caller);
+      await demandEdge(caller);
       const p = principal(owner, actor);
       await inTurn(dotForm(p), () => beginFor(parts, inTurn, p, who));
     },
     chatOpen: async (caller, asked) => {
-      demandEdge(caller);
+      await demandEdge(caller);
       return inTurn(asked.owner, () => openChat(parts, asked));
     },
   };

@@ -175,7 +175,7 @@ async function firstRow(parts: PlaneParts, p: Principal, who: Newcomer): Promise
     throw ungranted(p);
   }
   demandChosen(p);
-  demandPlane(parts);
+  await demandPlane(parts);
   const have = await ledger.keys("auth", actorKey.actorsOf(p.owner));
   if (have.length >= actorsPerOwner) {
     throw refusal(
@@ -201,7 +201,7 @@ async function firstRow(parts: PlaneParts, p: Principal, who: Newcomer): Promise
 
 /** Activates the row's lifecycle, or finishes an activation that died. */
 async function begin(parts: PlaneParts, row: Row<ActorRow>, p: Principal): Promise<void> {
-  demandPlane(parts);
+  await demandPlane(parts);
   const { lifecycleUid: uid, role } = row.value;
   await activate(parts.ledger, activationOf(parts, p, uid), async () => {
     await parts.makeDurables(p, uid, role);

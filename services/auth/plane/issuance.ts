@@ -42,7 +42,7 @@ export type Issuance = {
 export function createIssuance(parts: PlaneParts): Issuance {
   const { ledger, space } = parts;
   const writing = async <T>(run: () => Promise<T>): Promise<T> => {
-    demandPlane(parts);
+    await demandPlane(parts);
     return settled(parts, run);
   };
   const ofSpace = ({ space: named }: IssuedRef): void => {

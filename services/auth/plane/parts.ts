@@ -31,6 +31,8 @@ export type PlaneParts = {
   readonly frontAccount: string;
   /** Does this process hold the plane's claim now (`claim.ts`)? */
   readonly holdsPlane: () => boolean;
+  /** Does the claim's row still say so? Read at the leader: whoever stood still may have lost it without a word. */
+  readonly claimStands: () => Promise<boolean>;
   /** What carries this plane's operations out: the connections that hold its claim. Throws where it holds none. */
   readonly executor: () => Executor;
   /** Is one connection of this account still there? */
@@ -99,9 +101,12 @@ export function refusal(code: ErrorCode, message: string, next: string): CotalEr
   return new CotalError(code, message, { outcome: Outcome.NotExecuted, next });
 }
 
-/** Throws unless this process may do what only the plane does (decision H45). */
-export function demandPlane({ holdsPlane }: Pick<PlaneParts, "holdsPlane">): void {
-  if (!holdsPlane()) throw noPlane();
+/** Throws unless this process may do what only the plane does (decision H45), by the claim's row as it is now. */
+export async function demandPlane({
+  holdsPlane,
+  claimStands,
+}: Pick<PlaneParts, "holdsPlane" | "claimStands">): Promise<void> {
+  if (!holdsPlane() || !(await claimStands())) throw noPlane();
 }
 
 /** What only the plane does was asked of a process that does not hold it. */

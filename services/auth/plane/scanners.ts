@@ -4,7 +4,7 @@
  *
  * Invariants
  * 1. Both are opened inert, before the claim: nothing is scanned until the row names them.
- * 2. The claim is read again before each scan and after it. A row that has moved is somebody else's plane: what was
+ * 2. The claim is read again before each scan and after it, and before whatever only the plane does. A row that has moved is somebody else's plane: what was
  *    scanned counts for nothing, and this plane is over.
  * 3. Neither is ever dialed again. The first fault of one ends both.
  */
@@ -32,7 +32,11 @@ export type ScannersParts = {
   readonly readPlane: () => Promise<Row<PlaneRow> | undefined>;
 };
 
-export type Scanners = Holding & { readonly scan: LedgerStore["scan"] };
+export type Scanners = Holding & {
+  readonly scan: LedgerStore["scan"];
+  /** Does the claim's row stand as it was taken? Read at the leader; if it does not, this plane is over. */
+  readonly stands: () => Promise<boolean>;
+};
 
 export async function openScanners({ space, open, readPlane }: ScannersParts): Promise<Scanners> {
   const ledger = await open("ledger");
@@ -62,12 +66,16 @@ export async function openScanners({ space, open, readPlane }: ScannersParts): P
   void watch("ledger", ledger);
   void watch("records", records);
 
+  const stands = async (): Promise<boolean> => {
+    if (isOver) return false;
+    const now = await readPlane();
+    if (claimed !== undefined && now?.revision === claimed.revision) return !isOver;
+    fall(new Error("the claim of the authority plane has moved"));
+    return false;
+  };
+
   const demandClaim = async (): Promise<void> => {
-    if (!isOver) {
-      const now = await readPlane();
-      if (claimed !== undefined && now?.revision === claimed.revision) return;
-      fall(new Error("the claim of the authority plane has moved"));
-    }
+    if (await stands()) return;
     throw new CotalError(ErrorCode.Unavailable, "the authority plane that began this is over", {
       outcome: Outcome.Unknown,
       next: "ask again, once the authority plane is held anew: what was begun goes on under the same operation",
@@ -93,6 +101,7 @@ export async function openScanners({ space, open, readPlane }: ScannersParts): P
       isOver = true;
       await close();
     },
+    stands,
     scan: async (asked, pick) => {
       await demandClaim();
       const found = await scan(asked, pick);

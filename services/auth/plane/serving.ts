@@ -30,7 +30,7 @@ export function createServing(parts: PlaneParts): (caller: Caller, args: Serving
     random: parts.random,
   });
   return async ({ principal: who }, args) => {
-    demandPlane(parts);
+    await demandPlane(parts);
     if (!parts.isReservedOwner(who.owner) || who.actor !== EndpointName.Provisioner) {
       throw refusal(
         ErrorCode.PermissionDenied,

@@ -75,7 +75,7 @@ function honest(thrown: unknown): unknown {
 }
 
 async function openOnce(parts: ChatParts, asked: OpenChat, progress: { wrote: boolean }): Promise<ChatSession> {
-  demandPlane(parts);
+  await demandPlane(parts);
   const requestDigest = digestOfRequest(asked);
   const found = await readHolder(parts, asked);
   if (found !== undefined) demandOpen(parts, found.value, requestDigest);
