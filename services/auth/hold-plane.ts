@@ -26,7 +26,7 @@ import type { ChatParts } from "./plane/chat/parts.ts";
 import { type SweepEvent, createChatSweep, keepSweeping } from "./plane/chat/sweep.ts";
 import { type Claim, type ClaimState, keepClaim } from "./plane/claim.ts";
 import { evidenceIn } from "./plane/evidence.ts";
-import { livenessOf } from "./plane/liveness.ts";
+import { demandMissed, livenessOf } from "./plane/liveness.ts";
 import { type ResumeEvent, keepResuming } from "./plane/operations.ts";
 import { noPlane } from "./plane/parts.ts";
 import { type PruneParts, checkEvidence, keepPruning } from "./plane/prune-natkeys.ts";
@@ -106,6 +106,10 @@ export async function holdPlane(options: HoldOptions, parts: HoldParts): Promise
           return openScanner(options, which, own);
         },
         readPlane: () => readRow(ledger, "auth", actorKey.plane, PlaneRow),
+      });
+      await demandMissed(store, [opened.ledger, opened.records]).catch(async (error: unknown) => {
+        await opened.close();
+        throw error;
       });
       return {
         ...opened,

@@ -68,3 +68,15 @@ test("PI.01 everything at once: all servers and the holder are killed, and the n
   await more(holds(auth), heldSoFar);
   expect((await planeRow()).generation).toBeGreaterThan(before.generation);
 }, 300_000);
+
+test("PI.01 through a server without JetStream nobody holds the plane: the others would forget it while it stands", async () => {
+  const { auth } = world;
+  const heldSoFar = holds(auth)();
+  const beside = await world.authBeside();
+  await auth.kill("SIGKILL");
+  await more(said(beside, "does not belong to the JetStream group of its cluster"), 0);
+  expect(holds(beside)()).toBe(0);
+  // Nobody's claim was taken: whoever comes to a server that is counted has it.
+  await auth.restart();
+  await more(holds(auth), heldSoFar);
+}, 300_000);

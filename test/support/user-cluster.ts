@@ -30,6 +30,8 @@ export type UserCluster = {
   readonly auth: AuthService;
   /** Another process of the auth service, which knows that server and no other. */
   readonly authAt: (server: number) => Promise<AuthService>;
+  /** Another one, at a server of the cluster that has no JetStream. */
+  readonly authBeside: () => Promise<AuthService>;
   readonly ledger: LedgerStore;
   /** Calls the auth service as the operator. */
   readonly say: (command: string, args: unknown) => Promise<unknown>;
@@ -52,6 +54,11 @@ export async function startUserCluster(): Promise<UserCluster> {
   const auth = await startAuthService(world, { waitMs: 120_000 });
   const auths = [auth];
   await Promise.all(daemons.map(({ ready }) => ready));
+  const authOf = async (url: string): Promise<AuthService> => {
+    const another = await startAuthService({ ...world, url }, { waitMs: 120_000, name: `auth-${auths.length}` });
+    auths.push(another);
+    return another;
+  };
   const opened: Connection[] = [];
   const members: NatsConnection[] = [];
   const operator = readCredsFile(trustPaths(state).operatorCreds("main"));
@@ -77,12 +84,8 @@ export async function startUserCluster(): Promise<UserCluster> {
   return {
     brokers: [near, other, far],
     auth,
-    authAt: async (server) => {
-      const at = { ...world, url: cluster.brokers[server]?.url ?? "" };
-      const another = await startAuthService(at, { waitMs: 120_000, name: `auth-${auths.length}` });
-      auths.push(another);
-      return another;
-    },
+    authAt: (server) => authOf(cluster.brokers[server]?.url ?? ""),
+    authBeside: async () => authOf((await cluster.diskless()).url),
     ledger: brokerLedgerStore(store.nc, createWriter({ nc: store.nc }), "main"),
     say: async (command, args) => (await call(EndpointName.Auth, command, args, { deadlineMs: 45_000 })).data,
     connectAt: async (server, { bearer, sentinel, lifecycleUid }) => {

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { Answered, Gather } from "../../shared/broker/gather.ts";
 import { type Look, type LookParts, type Seen, look, shareLooks } from "../../services/delivery/oracle/look.ts";
 import { type Oracle, createOracle, kickOver } from "../../services/delivery/oracle/oracle.ts";
-import { serversOf } from "../../shared/broker/servers.ts";
+import { isMissed, serversOf } from "../../shared/broker/servers.ts";
 import { SETTLE_MS } from "../../shared/broker/still-connected.ts";
 import { type Principal, dotForm } from "../../shared/protocol/base/principals.ts";
 import { failure } from "../support/refusal.ts";
@@ -118,6 +118,21 @@ describe("W131.10 PF.04 which servers there are", () => {
     ["there are gateways", [{ ...alone, gateways: [{ name: "east" }] }], /gateways/],
   ])("%s: nothing is proved", async (_, stats, why) => {
     expect(await gapOf(...stats)).toMatch(why);
+  });
+
+  test("a server of a cluster that is in no group would not be missed; one that does not answer says nothing", async () => {
+    const missed = (id: string, ...stats: readonly Stat[]) =>
+      isMissed(
+        broker(
+          () => stats,
+          () => ({}),
+        ).gather,
+        id,
+      );
+    expect(await missed("N1", alone)).toBe(true);
+    expect(await missed("N2", three("N1"), three("N2"))).toBe(true);
+    expect(await missed("N4", three("N1"), { id: "N4", cluster: "c", active: 4 })).toBe(false);
+    expect(await missed("N4", three("N1"), three("N2"))).toBeUndefined();
   });
 
   test("an answer that can't be read proves nothing", async () => {

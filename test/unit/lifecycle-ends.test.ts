@@ -3,8 +3,9 @@ import { setImmediate } from "node:timers/promises";
 import { expect, test, vi } from "vitest";
 import { createAuthority } from "../../services/auth/plane/authority.ts";
 import type { PlaneParts } from "../../services/auth/plane/parts.ts";
+import { endIfProved, finishEnd } from "../../services/auth/plane/retire.ts";
 import { memoryLedger } from "../support/memory-ledger.ts";
-import { OWNER, SIGN_IN, memoryParts } from "../support/plane-parts.ts";
+import { EVERYTHING, OWNER, SIGN_IN, memoryParts } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 
 const alice = { owner: OWNER, actor: "alice" };
@@ -44,4 +45,18 @@ test("W131.14 the door ends nobody who is granted, and writes nothing; once it i
   await authority.retire(alice, uid);
   expect(await authority.retireRevoked(alice, uid)).toEqual({ opId: `retire-${uid}` });
   expect(ledger.row("auth", `gate.${uid}`)).toMatchObject({ state: "retired", op: { opId: `retire-${uid}` } });
+});
+
+test("W131.16 an end that comes late, when its name has another lifecycle, ends nothing of that one", async () => {
+  const { ledger, parts, authority, uid } = await enrolled();
+  await authority.retire(alice, uid);
+  await authority.grant({ ...alice, ...EVERYTHING, name: "again", kind: "interactive" });
+  const next = await authority.enrol(alice, SIGN_IN);
+  expect(next.uid).not.toBe(uid);
+  const before = ledger.writes.length;
+  // Whoever was asked for the end of the first one read its row before all this, and goes on only now.
+  await finishEnd(parts, alice, uid);
+  expect(await endIfProved(parts, alice, uid)).toEqual({ opId: undefined, connections: { kind: "none" } });
+  expect(ledger.writes.length).toBe(before);
+  expect(ledger.row("auth", `gate.${next.uid}`)).toMatchObject({ state: "open" });
 });

@@ -8,9 +8,11 @@
 import { z } from "zod";
 import type { Connection } from "../../../shared/broker/connect.ts";
 import { type Answered, type Gather, gatherOver } from "../../../shared/broker/gather.ts";
-import { serversOf } from "../../../shared/broker/servers.ts";
+import { isMissed, serversOf } from "../../../shared/broker/servers.ts";
 import { sys } from "../../../shared/protocol/base/broker-subjects.ts";
+import { ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import type { ConnectionTuple } from "../../../shared/protocol/ledger/actor-rows.ts";
+import { refusal } from "./parts.ts";
 
 /** `why`: what keeps it from being proved. */
 export type Liveness =
@@ -37,6 +39,22 @@ export async function livenessOf(
   const has = await wordOf(gather, serverId, cid);
   if (has === undefined) return { kind: "unknown", why: gap ?? `server ${serverId} did not list its connections` };
   return has ? LIVE : GONE;
+}
+
+/** Throws for a server whose silence could be taken for its end (`servers.ts`): whoever held the claim there could be outlived by it. */
+export async function demandMissed(
+  asking: Pick<Connection, "nc" | "inboxPrefix">,
+  tuples: readonly Pick<ConnectionTuple, "serverId">[],
+): Promise<void> {
+  const gather = gatherOver(asking);
+  const missed = await Promise.all(tuples.map(({ serverId }) => isMissed(gather, serverId)));
+  const at = missed.indexOf(false);
+  if (at === -1) return;
+  throw refusal(
+    ErrorCode.FailedPrecondition,
+    `server ${tuples[at]?.serverId ?? ""} does not belong to the JetStream group of its cluster: nobody holds the plane through it`,
+    "give the auth service servers with JetStream only (COTAL_SERVERS)",
+  );
 }
 
 const Answer = z.looseObject({
