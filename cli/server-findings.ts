@@ -4,7 +4,7 @@
  */
 import { z } from "zod";
 import { assertFloor } from "../shared/broker/floor.ts";
-import { REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD } from "../shared/grants/gates.ts";
+import { MOST_LOGIN_SECONDS, REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD } from "../shared/grants/gates.ts";
 import { CotalError } from "../shared/protocol/base/errors.ts";
 import type { Finding } from "../shared/protocol/endpoint/provisioner-shapes.ts";
 
@@ -15,6 +15,7 @@ const Servers = z.looseObject({
       version: z.string(),
       maxControlLine: z.number(),
       maxPayload: z.number(),
+      loginSeconds: z.number(),
       store: z.looseObject({ used: z.number(), most: z.number() }).optional(),
     }),
   ),
@@ -25,11 +26,12 @@ type ServerStore = NonNullable<z.infer<typeof Servers>["servers"][number]["store
 /** `answer`: what the trust program has heard from every server; throws where that is of another shape. */
 export function serverFindings(answer: unknown): Finding[] {
   const { servers, gap } = Servers.parse(answer);
-  const each = servers.flatMap(({ name, version, maxControlLine, maxPayload, store }) => [
+  const each = servers.flatMap(({ name, version, maxControlLine, maxPayload, loginSeconds, store }) => [
     ...floor(name, version),
     ...diskOf(name, store),
     ...low(name, "max_control_line", maxControlLine, REQUIRED_CONTROL_LINE),
     ...low(name, "max_payload", maxPayload, REQUIRED_PAYLOAD),
+    ...slow(name, loginSeconds),
   ]);
   return gap === undefined ? each : [unseen(gap), ...each];
 }
@@ -49,6 +51,19 @@ function low(name: string, what: string, found: number, needed: number): Finding
       level: "error",
       message: `server ${name}: ${what} is ${found}, and ${needed} are needed`,
       next: `set ${what} to ${needed} or more in that server's configuration and reload it`,
+    },
+  ];
+}
+
+/** A login that lasts longer comes in behind the look that proves an identity's end. With TLS the default follows `tls.timeout`. */
+function slow(name: string, seconds: number): Finding[] {
+  if (seconds <= MOST_LOGIN_SECONDS) return [];
+  return [
+    {
+      check: "broker limits",
+      level: "error",
+      message: `server ${name}: a login may take ${seconds} s, and ${MOST_LOGIN_SECONDS} at most are allowed`,
+      next: "set authorization { timeout: 2 } in that server's configuration and reload it",
     },
   ];
 }

@@ -13,7 +13,7 @@ import { z } from "zod";
 import { sys } from "../../shared/protocol/base/broker-subjects.ts";
 import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
 import { inboxPrefix } from "../../shared/protocol/base/broker-subjects.ts";
-import { REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD } from "../../shared/grants/gates.ts";
+import { MOST_LOGIN_SECONDS, REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD } from "../../shared/grants/gates.ts";
 import { type Connection, openConnection } from "../../shared/broker/connect.ts";
 import { gatherOver } from "../../shared/broker/gather.ts";
 import { serversOf } from "../../shared/broker/servers.ts";
@@ -73,6 +73,8 @@ export type ServerFacts = {
   readonly version: string;
   readonly maxControlLine: number;
   readonly maxPayload: number;
+  /** How long a login may take. */
+  readonly loginSeconds: number;
   /** Bytes of its store, and how many it may have; absent without JetStream. */
   readonly store?: { readonly used: number; readonly most: number };
 };
@@ -85,6 +87,7 @@ const Varz = z.looseObject({
   data: z.looseObject({
     max_control_line: z.number().optional(),
     max_payload: z.number(),
+    auth_timeout: z.number(),
     jetstream: z
       .looseObject({
         config: z.looseObject({ max_storage: z.number().optional() }).optional(),
@@ -114,6 +117,7 @@ async function answering(connection: Connection, waitMs = 1500): Promise<ServerF
       version: varz.server.ver,
       maxControlLine: varz.data.max_control_line ?? 4096,
       maxPayload: varz.data.max_payload,
+      loginSeconds: varz.data.auth_timeout,
       ...storeOf(varz),
     });
   }
@@ -135,7 +139,7 @@ async function lookingUntil<T>(look: () => Promise<T>, isWanted: (seen: T) => bo
   }
 }
 
-/** Throws unless every server there is takes our largest credential and our largest message. */
+/** Throws unless every server there is takes our largest credential and our largest message, and ends a login in time. */
 export async function assertServers(connection: Connection): Promise<void> {
   const { servers: facts, gap } = await lookingUntil(
     () => serverFacts(connection),
@@ -152,18 +156,21 @@ export async function assertServers(connection: Connection): Promise<void> {
     });
   }
   for (const server of facts) {
-    const low =
-      server.maxControlLine < REQUIRED_CONTROL_LINE
-        ? `max_control_line is ${server.maxControlLine}, and ${REQUIRED_CONTROL_LINE} are needed`
-        : server.maxPayload < REQUIRED_PAYLOAD
-          ? `max_payload is ${server.maxPayload}, and ${REQUIRED_PAYLOAD} are needed`
-          : undefined;
-    if (low !== undefined) {
-      throw new CotalError(ErrorCode.FailedPrecondition, `on server ${server.name}, ${low}`, {
-        next: "raise it in that server's configuration and reload it; no credential is minted before",
-      });
-    }
+    const unfit = unfitness(server);
+    if (unfit === undefined) continue;
+    throw new CotalError(ErrorCode.FailedPrecondition, `on server ${server.name}, ${unfit}`, {
+      next: "change it in that server's configuration and reload it; no credential is minted before",
+    });
   }
+}
+
+function unfitness({ maxControlLine, maxPayload, loginSeconds }: ServerFacts): string | undefined {
+  if (maxControlLine < REQUIRED_CONTROL_LINE) {
+    return `max_control_line is ${maxControlLine}, and ${REQUIRED_CONTROL_LINE} are needed`;
+  }
+  if (maxPayload < REQUIRED_PAYLOAD) return `max_payload is ${maxPayload}, and ${REQUIRED_PAYLOAD} are needed`;
+  if (loginSeconds <= MOST_LOGIN_SECONDS) return undefined;
+  return `a login may take ${loginSeconds} s, and ${MOST_LOGIN_SECONDS} at most are allowed: set authorization { timeout: 2 }`;
 }
 
 const Connz = z.looseObject({

@@ -29,7 +29,7 @@ export type Connected =
 /** What a sweep needs of a connection. */
 export type Asking = Pick<NatsConnection, "info" | "request" | "requestMany">;
 
-/** A broker gives a login 2 s, and 3 s where it speaks TLS (its defaults, which are ours); and a margin. */
+/** A broker gives a login `MOST_LOGIN_SECONDS`, which the trust program sees to on every server; and a margin. */
 export const SETTLE_MS = 4000;
 const SIZES: PageSizes = { page: 1024, overlap: 128 };
 const ANSWER_MS = 2000;

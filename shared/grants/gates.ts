@@ -14,6 +14,12 @@ export const REQUIRED_CONTROL_LINE = 65_536;
 /** The least `max_payload` of the broker: 256 KiB plus margin (supplement E). */
 export const REQUIRED_PAYLOAD = 262_144 + 16_384;
 
+/**
+ * The most that the broker may give a login, in seconds. Whoever proves that nobody of an ended identity is left looks later than
+ * that (`SETTLE_MS`): what a login that was under way brings in after the look is in nobody's proof.
+ */
+export const MOST_LOGIN_SECONDS = 3;
+
 /** The CONNECT line carries the JWT, the signature and the options; this is room for the rest. */
 const CONNECT_OVERHEAD = 2048;
 

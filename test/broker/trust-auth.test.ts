@@ -99,3 +99,19 @@ test("a system account from before the plane knew the servers is signed anew, an
   await startsWith(anew);
   expect(await known()).toBe(1);
 }, 60_000);
+
+test("PH.01 a broker that gives a login longer than the proof of an end waits is refused, and taken once it does not", async () => {
+  const config = join(space.state, "broker", "nats-server.conf");
+  const before = readFileSync(config, "utf8");
+  const again = () => space.trust("space", "--space", "signed", "--server", space.url);
+  const startsWith = async (text: string): Promise<void> => {
+    await space.broker.kill();
+    writeFileSync(config, text);
+    await space.broker.restart();
+  };
+  // What `tls { timeout: 5 }` makes of it.
+  await startsWith(`${before}\nauthorization { timeout: 6 }\n`);
+  await expect(again()).rejects.toMatchObject({ stdout: expect.stringContaining("a login may take 6 s") as unknown });
+  await startsWith(before);
+  await again();
+}, 60_000);

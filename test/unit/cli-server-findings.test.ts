@@ -1,13 +1,14 @@
 /** What the doctor says of the broker's servers: faults that no server of this machine has. */
 import { expect, test } from "vitest";
 import { serverFindings } from "../../cli/server-findings.ts";
-import { REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD } from "../../shared/grants/gates.ts";
+import { MOST_LOGIN_SECONDS, REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD } from "../../shared/grants/gates.ts";
 
 const GOOD = {
   name: "n1",
   version: "2.14.1",
   maxControlLine: REQUIRED_CONTROL_LINE,
   maxPayload: REQUIRED_PAYLOAD,
+  loginSeconds: MOST_LOGIN_SECONDS,
   store: { used: 10, most: 100 },
 };
 const of = (changed: object) =>
@@ -35,6 +36,14 @@ test.each([
     /reload/,
   ],
   ["a small payload", { maxPayload: 1024 }, "broker limits", "error", /n1: max_payload is 1024/, /max_payload to/],
+  [
+    "a login that may take long",
+    { loginSeconds: 6 },
+    "broker limits",
+    "error",
+    /n1: a login may take 6 s/,
+    /timeout: 2/,
+  ],
 ] as const)("A.08 %s is told with its server and what to do", (_, changed, check, level, message, next) => {
   expect(of(changed)).toEqual([
     { check, level, message: expect.stringMatching(message) as unknown, next: expect.stringMatching(next) as unknown },

@@ -3,7 +3,7 @@ import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { NO_SUBJECT_CACHE } from "../../services/trust/server-config.ts";
-import { REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD } from "../../shared/grants/gates.ts";
+import { MOST_LOGIN_SECONDS, REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD } from "../../shared/grants/gates.ts";
 
 const ROOT = join(import.meta.dirname, "..", "..");
 const textOf = (...path: string[]): string => readFileSync(join(ROOT, ...path), "utf8");
@@ -152,6 +152,9 @@ test("PH.01 the broker's configuration has the limits that every mint rests on (
   const config = textOf("nats-server.conf");
   expect(config).toContain(`max_control_line: ${REQUIRED_CONTROL_LINE}`);
   expect(Number(/max_payload: (\d+)/.exec(config)?.[1])).toBeGreaterThanOrEqual(REQUIRED_PAYLOAD);
+  // Said, and not left to a default: with TLS that follows `tls.timeout`, and is past what proves an end.
+  const [login = "none"] = found(/^authorization \{ timeout: (\d+) \}$/gm, config);
+  expect(Number(login)).toBeLessThanOrEqual(MOST_LOGIN_SECONDS);
   expect(config).toContain(NO_SUBJECT_CACHE);
   expect(config).toContain("type: full");
 });
