@@ -196,6 +196,10 @@ describe("agents of a person", () => {
     const [hugo] = await done("actor", "grant", "hugo", "--subscribe", "general", "--name", "Hugo");
     const own = String(hugo?.["principal"]);
     // Its inbox begins with its first sign-in.
+    expect(await refused("dm", "hugo", "too early", "--as", "ann")).toMatchObject({
+      code: "failed-precondition",
+      next: expect.stringContaining("cotal tail --as hugo") as unknown,
+    });
     await done("whoami", "--as", "hugo");
     for (const name of ["hugo", "Hugo"]) {
       expect((await done("dm", name, `to ${name}`, "--as", "ann")).at(-1)).toMatchObject({ kind: "sent", to: own });
@@ -220,6 +224,7 @@ describe("agents of a person", () => {
 
   test("a stranger who is here under the name of an agent of one's own is not written to in its place", async () => {
     await done("actor", "grant", "jon", "--subscribe", "general");
+    await done("whoami", "--as", "jon");
     const [me] = await done("whoami");
     const [owner = "", actor = ""] = String(me?.["principal"]).split(".");
     const stranger = { owner: `u_${"b".repeat(26)}`, actor: "x" };
