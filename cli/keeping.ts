@@ -4,7 +4,7 @@
  *
  * Invariant: nothing is asked of anybody under this lock; it is held for the time of a few file operations.
  */
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
 import { aloneSync } from "../shared/trust/file-lock.ts";
 import { trustPaths } from "../shared/trust/folder.ts";
@@ -28,8 +28,9 @@ export function pendingFolder(place: KeepingPlace): string {
 
 /** Runs what writes, alone among the commands of this place. */
 export function keeping<T>(place: KeepingPlace, write: () => T, waitMs = WAIT_MS): T {
-  const folder = dirname(agentsFolder(place));
-  return aloneSync({ path: join(folder, "cli.lock"), waitMs, held: () => busy(folder) }, () => {
+  const paths = trustPaths(place.state);
+  const folder = paths.space(place.space);
+  return aloneSync({ path: paths.commandLock(place.space), waitMs, held: () => busy(folder) }, () => {
     sweepStaged(folder, (file) => SIGN_IN.test(file));
     for (const own of [agentsFolder(place), pendingFolder(place)]) sweepStaged(own, () => true);
     return write();

@@ -5,9 +5,9 @@
  * at once lose one of the two: the list that is pushed last may lack what the other has just added. So
  * they run one after the other, in whichever containers they are (decision 49).
  */
-import { join } from "node:path";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
 import { alone } from "../../shared/trust/file-lock.ts";
+import { trustPaths } from "../../shared/trust/folder.ts";
 
 /** Longer than any run takes that makes progress (a revocation waits ten seconds for connections to end). */
 const WAIT_MS = 20_000;
@@ -16,12 +16,12 @@ const LAYING_OUT_WAIT_MS = 120_000;
 
 /** Runs alone among all that change the trust of this folder. */
 export function changingTrust<T>(folder: string, run: () => Promise<T> | T): Promise<T> {
-  return alone({ path: join(folder, "trust.lock"), waitMs: WAIT_MS, held: () => held(folder) }, run);
+  return alone({ path: trustPaths(folder).lock, waitMs: WAIT_MS, held: () => held(folder) }, run);
 }
 
 /** Runs alone among the initialisers of this folder, who wait for the trust program themselves. */
 export function layingOut(folder: string, run: () => Promise<void> | void): Promise<void> {
-  return alone({ path: join(folder, "initialise.lock"), waitMs: LAYING_OUT_WAIT_MS, held: () => held(folder) }, run);
+  return alone({ path: trustPaths(folder).initialiserLock, waitMs: LAYING_OUT_WAIT_MS, held: () => held(folder) }, run);
 }
 
 function held(folder: string): CotalError {
