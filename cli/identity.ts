@@ -17,6 +17,7 @@ import type { AskedView } from "../shared/protocol/endpoint/exchange-shapes.ts";
 import { parseCreds } from "../shared/trust/creds.ts";
 import { keptUid, trustPaths } from "../shared/trust/folder.ts";
 import { UsageError, argument } from "./exit.ts";
+import { keeping } from "./keeping.ts";
 import { EVERY_CHANNEL, LOCAL_OWNER, mintInto, renewInto } from "./minting.ts";
 import { assertKnown, operatorCredentials, withRail } from "./operator.ts";
 import type { Output } from "./output.ts";
@@ -77,7 +78,7 @@ function isOpen(target: Target): boolean {
 
 function openCredentials(target: Target, actor: string): Credentials {
   const file = join(trustPaths(target.state).agents(target.space), `${actor}.uid`);
-  const uid = keptUid(file);
+  const uid = existsSync(file) ? keptUid(file) : keeping(target, () => keptUid(file));
   return { kind: "open", actor, uid, ...(target.secret === undefined ? {} : { secret: target.secret }) };
 }
 
@@ -117,7 +118,7 @@ export async function renewIfSoon(target: Target, file: string, nowSeconds: numb
   const expires = parseCreds(text).view.expires ?? Number.POSITIVE_INFINITY;
   if (expires - nowSeconds > RENEW_SECONDS) return;
   try {
-    await withRail(target, operatorCredentials(target), (rail) => renewInto(rail, file, text));
+    await withRail(target, operatorCredentials(target), (rail) => renewInto(rail, target, file, text));
   } catch (thrown) {
     if (expires <= nowSeconds) throw thrown;
   }

@@ -11,6 +11,7 @@ import { z } from "zod";
 import { parseJson } from "../shared/protocol/base/json.ts";
 import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
 import { trustPaths, writePrivate } from "../shared/trust/folder.ts";
+import { keeping } from "./keeping.ts";
 
 /** Where the exchange is; this machine's, if left out. */
 const exchange = z.string().optional();
@@ -71,7 +72,7 @@ export function readLogin(place: LoginPlace): Login | undefined {
 }
 
 export function writeLogin(place: LoginPlace, login: Login): void {
-  writePrivate(loginPath(place), JSON.stringify(login));
+  keeping(place, () => writePrivate(loginPath(place), JSON.stringify(login)));
 }
 
 /** Where the exchange of this sign-in is; `undefined`: on this machine. */

@@ -18,6 +18,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
 import { writePrivate } from "../shared/trust/folder.ts";
 import { ProcessIdentity, isAlive, ownIdentity } from "../launcher/process-identity.ts";
+import { keeping } from "./keeping.ts";
 import { type LoginPlace, loginPath } from "./login-file.ts";
 
 /** Longer than the holder's own time limits together. */
@@ -31,7 +32,7 @@ export async function holdingLogin<T>(place: LoginPlace, run: () => Promise<T>, 
   const folder = dirname(loginPath(place));
   const deadline = performance.now() + waitMs;
   for (;;) {
-    const mine = tryHold(folder);
+    const mine = tryHold(place, folder);
     if (mine !== undefined) {
       try {
         return await run();
@@ -45,10 +46,10 @@ export async function holdingLogin<T>(place: LoginPlace, run: () => Promise<T>, 
 }
 
 /** The file that holds the lock; `undefined` if somebody else has it, or wants it too. */
-function tryHold(folder: string): string | undefined {
+function tryHold(place: LoginPlace, folder: string): string | undefined {
   if (hasOther(folder)) return undefined;
   const mine = join(folder, `login.lock.${randomBytes(8).toString("hex")}`);
-  writePrivate(mine, JSON.stringify(ownIdentity()));
+  keeping(place, () => writePrivate(mine, JSON.stringify(ownIdentity())));
   if (!hasOther(folder, mine)) return mine;
   rmSync(mine, { force: true });
   return undefined;

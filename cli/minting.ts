@@ -9,14 +9,15 @@
  */
 import { createHash } from "node:crypto";
 import { existsSync, linkSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { CotalError, ErrorCode, Outcome } from "../shared/protocol/base/errors.ts";
 import { ProvisionerCommand } from "../shared/grants/commands.ts";
 import { MintAnswer, type MintArgs } from "../shared/protocol/endpoint/provisioner-shapes.ts";
 import { formatCreds, parseCreds } from "../shared/trust/creds.ts";
-import { keptKey, trustPaths, writePrivate } from "../shared/trust/folder.ts";
+import { keptKey, writePrivate } from "../shared/trust/folder.ts";
 import type { CredentialView } from "../shared/trust/jwt.ts";
 import { type SigningKey, keyFromSeed } from "../shared/trust/keys.ts";
+import { agentsFolder, keeping, pendingFolder } from "./keeping.ts";
 import type { Rail } from "./operator.ts";
 import type { Target } from "./target.ts";
 
@@ -42,15 +43,15 @@ export async function mintInto(rail: Rail, target: Target, file: string, request
   if (existsSync(file)) throw taken(file);
   if (!existsSync(dirname(file)) && !isKept(target, file)) throw noFolder(dirname(file));
   const pending = pendingKey(target, file);
-  const key = keptKey(pending, "user");
+  const key = keeping(target, () => keptKey(pending, "user"));
   const { jwt, ...minted } = await ask(rail, key, request);
-  create(target, file, formatCreds(jwt, key));
+  keeping(target, () => create(target, file, formatCreds(jwt, key)));
   rmSync(pending, { force: true });
   return { ...minted, file };
 }
 
 /** Mints again under the file's own key: the lifecycle stays, the expiry moves. */
-export async function renewInto(rail: Rail, file: string, text: string): Promise<MintedFile> {
+export async function renewInto(rail: Rail, target: Target, file: string, text: string): Promise<MintedFile> {
   const { view } = parseCreds(text);
   const seed = /\bSU[A-Z2-7]{56}\b/.exec(text)?.[0] ?? "";
   const key = keyFromSeed(seed);
@@ -65,7 +66,7 @@ export async function renewInto(rail: Rail, file: string, text: string): Promise
     key,
     looks === undefined ? agentAgain(view, who) : { profile: looks, ...who },
   );
-  writePrivate(file, formatCreds(jwt, key));
+  keeping(target, () => writePrivate(file, formatCreds(jwt, key)));
   return { ...minted, file };
 }
 
@@ -93,19 +94,23 @@ async function ask(rail: Rail, key: SigningKey, request: Request) {
 }
 
 function isKept({ state, space }: Target, file: string): boolean {
-  return dirname(file) === trustPaths(state).agents(space);
+  return dirname(file) === agentsFolder({ state, space });
 }
 
 /** Where the key of an unfinished mint waits: by the path of the file that it is for. */
 function pendingKey({ state, space }: Target, file: string): string {
   const name = createHash("sha256").update(resolve(file)).digest("hex").slice(0, 32);
-  return join(trustPaths(state).agents(space), "pending", `${name}.nk`);
+  return join(pendingFolder({ state, space }), `${name}.nk`);
 }
 
-/** Creates a 0600 file whole; a file that appeared meanwhile stays as it is. */
+/**
+ * Creates a 0600 file whole; a file that appeared meanwhile stays as it is. Outside the state folder it is on its way under
+ * a name that the same mint has again: what a run that died left is taken away by its repetition.
+ */
 function create(target: Target, file: string, text: string): void {
   if (isKept(target, file)) return writePrivate(file, text);
-  const staged = `${file}.${process.pid}.tmp`;
+  const staged = `${file}.${basename(pendingKey(target, file), ".nk").slice(0, 12)}.tmp`;
+  rmSync(staged, { force: true });
   writeFileSync(staged, text, { mode: 0o600, flag: "wx", flush: true });
   try {
     linkSync(staged, file);

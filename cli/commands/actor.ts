@@ -95,7 +95,7 @@ async function grantActor(invocation: Invocation<GrantOptions>, who = ""): Promi
   tellNarrowing(out, narrowing);
   const { allowSubscribe, allowPublish, capabilities } = actor;
   if (allowSubscribe.length + allowPublish.length === 0) {
-    out.note("it may neither read nor post: grant it again with --subscribe and --publish");
+    out.note("it may neither read nor post; if it shall, grant it again with --subscribe and --publish");
   }
   await tellUnregistered(invocation, capabilities);
 }

@@ -19,7 +19,8 @@
  * Invariants
  * 1. The trust program alone reads and draws keys, as a process of its own; here folders are laid out.
  * 2. A folder of a space is linked to its volume before anything is written into it.
- * 3. What is there and is not what it should be is refused by name: never made anew, never passed on.
+ * 3. One run at a time on one state, in whichever containers they are: folders are swept and laid out by it alone.
+ * 4. What is there and is not what it should be is refused by name: never made anew, never passed on.
  */
 import { spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
@@ -32,6 +33,7 @@ import { kept, keptSecret, trustPaths, writePrivate } from "../../shared/trust/f
 import { DEV_ISSUER_FILES, keptDevIssuer } from "../../shared/trust/dev-issuer.ts";
 import { jsonObject } from "../../shared/trust/nats-jwt.ts";
 import { sweepStaged } from "../../shared/trust/staged.ts";
+import { changingTrust, layingOut } from "./lock.ts";
 import { operatorConfigText } from "./server-config.ts";
 
 const { values, positionals } = parseArgs({
@@ -53,18 +55,23 @@ const state = trustPaths(PLACE.state);
 const desk = trustPaths(PLACE.desk);
 const FACE_CAPABILITY = "face.capability";
 
-/** What a run that was killed left of the files that only this program writes; compose never runs two at once. */
-function sweep(names: readonly string[]): void {
+/**
+ * What a run that was killed left of the files that only this program writes, and the trust program that it runs: no other
+ * is at work now, and none that such a run has left behind.
+ */
+async function sweep(names: readonly string[]): Promise<void> {
   const all = (): boolean => true;
-  for (const folder of [PLACE.broker, join(PLACE.desk, "run")]) sweepStaged(folder, all);
-  for (const name of names) {
-    sweepStaged(desk.space(name), all);
-    sweepStaged(join(PLACE.keys, "auth", name), (file) => file === FACE_CAPABILITY || DEV_ISSUER_FILES.has(file));
-  }
+  await changingTrust(PLACE.state, () => {
+    for (const folder of [PLACE.broker, join(PLACE.desk, "run")]) sweepStaged(folder, all);
+    for (const name of names) {
+      sweepStaged(desk.space(name), all);
+      sweepStaged(join(PLACE.keys, "auth", name), (file) => file === FACE_CAPABILITY || DEV_ISSUER_FILES.has(file));
+    }
+  });
 }
 
-function broker(): void {
-  sweep([]);
+async function broker(): Promise<void> {
+  await sweep([]);
   trust("init", "--host", "0.0.0.0", "--port", "4222");
   const [operatorJwt, systemJwt] = [state.operatorJwt, state.systemJwt].map((path) =>
     readFileSync(path, "utf8").trim(),
@@ -90,10 +97,10 @@ function clusterText(brokers: readonly string[]): string {
   ].join("\n");
 }
 
-function spaces(names: readonly string[]): void {
+async function spaces(names: readonly string[]): Promise<void> {
   if (names.length === 0) throw badRequest("no space is named", "set COTAL_SPACES, for example to main");
   const tokens = names.map((text) => spaceToken(text.trim()));
-  sweep(tokens);
+  await sweep(tokens);
   for (const [n, name] of tokens.entries()) space(name, FACE_PORT + n);
 }
 
@@ -149,11 +156,15 @@ function trust(...args: readonly string[]): void {
 }
 
 const [what = "", ...names] = positionals;
+const COMMANDS: Readonly<Record<string, () => Promise<void> | void>> = {
+  broker,
+  spaces: () => spaces(names.flatMap((list) => list.split(","))),
+  folders: () => names.map(spaceToken).forEach(folders),
+};
 try {
-  if (what === "broker") broker();
-  else if (what === "spaces") spaces(names.flatMap((list) => list.split(",")));
-  else if (what === "folders") for (const name of names) folders(spaceToken(name));
-  else throw badRequest(`unknown command ${JSON.stringify(what)}`, "use broker, spaces or folders");
+  const run = COMMANDS[what];
+  if (run === undefined) throw badRequest(`unknown command ${JSON.stringify(what)}`, "use broker, spaces or folders");
+  await layingOut(PLACE.state, run);
 } catch (thrown) {
   const { code, message, next } = toCotalError(thrown);
   process.stdout.write(`${JSON.stringify({ kind: "error", code, message, next })}\n`);

@@ -34,7 +34,7 @@ import { type AuthTrust, ensureAuthTrust, hasAuthTrust, publishAuth } from "./au
 import { ensureDeliveryTrust, ensureSystemCredentials, publishDelivery } from "./delivery-trust.ts";
 import { accountLimits, setAccountLimits } from "./account-limits.ts";
 import { assertWhole, beginRestore, endRestore, handOver, keeperCredential } from "./keepers.ts";
-import { alone } from "./lock.ts";
+import { changingTrust } from "./lock.ts";
 import { finishRotation, rotateSigners, rotatingSigners } from "./rotation.ts";
 import { sweepTrust } from "./sweep.ts";
 import { addRevoked, ensureOperatorCredential, ensureSpaceTrust, publishSpace, refusedUsers } from "./space-trust.ts";
@@ -67,7 +67,7 @@ const COMMANDS: Readonly<Record<string, (options: Options) => Promise<object>>> 
 /** Runs a command that changes what lies in the state folder. */
 function changing(options: Options, run: (options: Options) => Promise<object>): Promise<object> {
   const state = required(options, "state");
-  return alone(state, () => {
+  return changingTrust(state, () => {
     sweepTrust(state);
     return run(options);
   });

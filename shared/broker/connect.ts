@@ -116,13 +116,13 @@ async function dialFirst(options: ConnectOptions, auth: DialedAuth, pace: Pace, 
  * nats.js puts servers that it has given up back into its pool when the next one tells of its cluster: from three
  * servers on a first dial that fails would go round for ever, without a pause. One round is enough.
  */
-function oneRound({ servers }: ConnectOptions, auth: DialedAuth, gate: Gate) {
+function oneRound({ servers, signal }: ConnectOptions, auth: DialedAuth, gate: Gate) {
   const before = auth.count();
   let isUp = false;
   return {
     waitMs: (): number => {
       // More dials than servers are configured: those that the cluster told of are among them, and failed too.
-      if (!isUp && auth.count() - before > servers.length) throw new RoundOver();
+      if (!isUp && (signal?.aborted === true || auth.count() - before > servers.length)) throw new RoundOver();
       return gate.waitMs();
     },
     end: (): void => void (isUp = true),
@@ -139,6 +139,7 @@ class RoundOver extends Error {}
 async function oneByOne(options: ConnectOptions, auth: DialedAuth, gate: Gate): Promise<unknown> {
   let last: unknown;
   for (const server of options.servers) {
+    if (options.signal?.aborted === true) return cancelled(options.name);
     try {
       const nc = await connect({
         ...natsOptions({ ...options, servers: [server], reconnect: { kind: "single", attempts: 1 } }, auth, gate),
@@ -194,9 +195,10 @@ const cancelled = (name: string) =>
     outcome: Outcome.NotExecuted,
   });
 
-/** Resolves early when the signal aborts; the caller looks at the signal. */
+/** Resolves early when the signal aborts, or has; the caller looks at the signal. */
 function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
+    if (signal?.aborted === true) return resolve();
     const done = () => {
       clearTimeout(timer);
       signal?.removeEventListener("abort", done);

@@ -39,15 +39,22 @@ export async function readRoster(reads: Reads, events: Events, now: () => number
 }
 
 /**
- * The principal that WHO names: `owner.actor`, or a name of the roster. Two live peers of one name
- * are refused, both listed.
+ * The principal that WHO names: `owner.actor`, or a name of the roster. An actor of `owner`, who asks, comes before
+ * others that call themselves the same: a name is whatever its bearer says. Two live peers of one name are refused,
+ * both listed.
  */
-export async function resolveWho(who: string, roster: () => Promise<RosterEntry[]>): Promise<Principal> {
+export async function resolveWho(
+  who: string,
+  roster: () => Promise<RosterEntry[]>,
+  owner?: string,
+): Promise<Principal> {
   const direct = parseDotForm(who);
   if (direct !== undefined && isOwnerToken(direct.owner)) return direct;
   const named = (await roster()).filter((entry) => entry.name === who);
-  const live = named.filter((entry) => entry.live);
-  const found = live.length > 0 ? live : named;
+  const own = named.filter(({ id }) => owner !== undefined && parseDotForm(id)?.owner === owner);
+  const first = own.length > 0 ? own : named;
+  const live = first.filter((entry) => entry.live);
+  const found = live.length > 0 ? live : first;
   const [only] = found;
   if (only === undefined) {
     throw new CotalError(ErrorCode.NotFound, `nobody here is called ${JSON.stringify(who.slice(0, 128))}`, {

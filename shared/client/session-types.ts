@@ -131,7 +131,7 @@ export type Session = {
   }>;
   /** Who is here, read now. */
   readonly roster: () => Promise<RosterEntry[]>;
-  /** The principal that a name or `owner.actor` stands for. */
+  /** The principal that a name or `owner.actor` stands for; of several, an actor of one's own owner. */
   readonly resolve: (who: string) => Promise<Principal>;
   /** Follows the roster: a snapshot, then changes. */
   readonly watchRoster: (onChange: (change: RosterChange) => void) => RosterWatch;

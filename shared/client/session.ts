@@ -187,7 +187,7 @@ function build(parts: Parts): { readonly session: Session; readonly react: (stat
     }
   };
   const roster = (): Promise<RosterEntry[]> => readRoster(reads, events, Date.now);
-  const resolve = (who: string): Promise<Principal> => resolveWho(who, roster);
+  const resolve = (who: string): Promise<Principal> => resolveWho(who, roster, identity.principal.owner);
 
   let ending: Promise<void> | undefined;
   const stopParts = (): void => {

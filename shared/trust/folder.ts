@@ -45,6 +45,10 @@ export function trustPaths(state: string) {
     operatorCreds: (name: string) => join(space(name), "operator", "operator.creds"),
     agents: (name: string) => join(space(name), "agents"),
     agentCreds: (name: string, actor: string) => join(space(name), "agents", `${actor}.creds`),
+    /** Held by whoever changes the trust; by an initialiser around that; by a command that writes what it keeps. */
+    lock: join(state, "trust.lock"),
+    initialiserLock: join(state, "initialise.lock"),
+    commandLock: (name: string) => join(space(name), "cli.lock"),
   } as const;
 }
 

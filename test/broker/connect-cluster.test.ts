@@ -16,6 +16,8 @@ let brokers: readonly TestBroker[];
 let doors: readonly Server[];
 let servers: readonly string[];
 let isDropping = false;
+/** Told of each dial as it comes in. */
+let onDial: () => void = () => undefined;
 const open = new Set<Socket>();
 const opened: Connection[] = [];
 
@@ -43,6 +45,7 @@ beforeAll(async () => {
 
 afterEach(async () => {
   isDropping = false;
+  onDial = () => undefined;
   for (const link of opened.splice(0)) await link.close();
 });
 
@@ -55,6 +58,7 @@ afterAll(async () => {
 /** Passes on what both say; while `isDropping`, it ends a connection at the client's first word. */
 function standBefore(broker: number, at: number): Promise<Server> {
   const door = createServer((client) => {
+    onDial();
     const server = dial(broker, "127.0.0.1");
     for (const [one, other] of [
       [client, server],
@@ -124,6 +128,33 @@ test("who has few attempts is told that the servers are not there, and not that 
   isDropping = true;
   const error = await failure(dialing("right", { reconnect: { kind: "single", attempts: 2 }, timeoutMs: 250 }).link);
   expect(error).toMatchObject({ code: "unavailable", outcome: "not-executed" });
+});
+
+test.each([
+  [2, "its round"],
+  [5, "the look at each server"],
+])("called off at dial %i, in %s, it is over, and no further server is dialed", async (last) => {
+  isDropping = true;
+  const off = new AbortController();
+  let dials = 0;
+  onDial = () => {
+    dials += 1;
+    if (dials === last) off.abort();
+  };
+  expect(await failure(dialing("right", { signal: off.signal, timeoutMs: 250 }).link)).toMatchObject({
+    code: "cancelled",
+  });
+  expect(dials).toBe(last);
+});
+
+test("called off between two rounds, it does not wait for the next", async () => {
+  isDropping = true;
+  const off = new AbortController();
+  const reconnect = { kind: "endless", baseMs: 3_600_000, capMs: 3_600_000 } as const;
+  // As a command line does that has had enough.
+  const onStatus = () => off.abort();
+  const { link } = dialing("right", { signal: off.signal, timeoutMs: 250, reconnect, onStatus });
+  expect(await failure(link)).toMatchObject({ code: "cancelled" });
 });
 
 test("servers that restart one after another let everybody in who dials meanwhile", async () => {

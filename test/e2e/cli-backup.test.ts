@@ -78,11 +78,12 @@ async function fillAndLose(): Promise<Before> {
 
   await space.call("limits-set", { store: "chat", maxPerSubject: 6 });
   await space.call("limits-set", { store: "dm", maxAgeSeconds: 86_400 });
-  const [speaker, away, worker, ended] = [
+  const [speaker, away, worker, ended, gap] = [
     await space.mint({ actor: "speaker", ...ALL }),
     await space.mint({ actor: "away", ...ALL }),
     await space.mint({ actor: "worker", ...ALL, role: "work" }),
     await space.mint({ actor: "ended", ...ALL }),
+    await space.mint({ actor: "gap", ...ALL }),
   ];
   const from = await as(speaker);
   const member = await as(away);
@@ -95,6 +96,7 @@ async function fillAndLose(): Promise<Before> {
     return waiting + unacknowledged === 0;
   });
   await member.close();
+  await leaveGap(await as(gap), from, looking);
   // Six are kept of one sender in one channel: the stream has a hole where the first ones were.
   for (let n = 1; n <= 8; n += 1) await passed((await from.send("d1", `away ${n}`)).seq);
   await from.dm(dotForm(away.view.principal), "unread");
@@ -134,6 +136,31 @@ async function fillAndLose(): Promise<Before> {
   await delivery.kill("SIGTERM");
   await space.stop();
   return picture;
+}
+
+const GAP = ["gap 1", "gap 2", "gap 3", "gap 4"];
+
+/** Acknowledges what comes first, then all but one of what follows, and goes on reading while the backup is taken. */
+async function leaveGap(member: TestSession, from: TestSession, looking: NatsConnection): Promise<void> {
+  await member.join("d2");
+  const shown = new Set<string>();
+  member.onItem(
+    ({ text }) => {
+      shown.add(text);
+      return text === "gap 1" ? new Promise(() => undefined) : undefined;
+    },
+    { concurrency: GAP.length },
+  );
+  const left = (copies: number) => async () => {
+    const { waiting, unacknowledged } = await backstopOf(looking, member.me);
+    return waiting === 0 && unacknowledged === copies;
+  };
+  await from.send("d2", "before the gap");
+  await until("read", () => shown.has("before the gap"));
+  await until("acknowledged", left(0));
+  for (const text of GAP) await from.send("d2", text);
+  await until("read but for one", () => GAP.every((text) => shown.has(text)));
+  await until("one is not acknowledged", left(1));
 }
 
 const operatorFile = (state: string): string => join(state, "spaces", "main", "operator", "operator.creds");
@@ -177,7 +204,7 @@ describe("A.07 a space that was lost and restored", () => {
     const nc = await store2();
     const found = await messagesOf(nc);
     expect(found).toEqual(before.messages);
-    expect(before.messages.get("CHAT_main")).toHaveLength(6);
+    expect(before.messages.get("CHAT_main")).toHaveLength(6 + 1 + GAP.length);
     expect(before.messages.get("DM_main")?.length).toBeGreaterThanOrEqual(3);
     expect(before.messages.get("TASK_main")).toHaveLength(2);
     expect((await streamState(nc, "TASK_main")).created).not.toBe(before.created);
@@ -253,6 +280,13 @@ describe("A.07 a space that was lost and restored", () => {
     await speaker.send("d1", "after the restore");
     expect(texts(await take(member, 1))).toEqual(["after the restore"]);
     await Promise.all([member.close(), speaker.close()]);
+  });
+
+  test("gives what was acknowledged above a copy that was not once more, with it, and nothing from below", async () => {
+    const member = await sessionOf(await mintAnew("gap"));
+    await member.join("d2", { replay: false });
+    expect(texts(await take(member, GAP.length))).toEqual(GAP);
+    await member.close();
   });
 
   test("W131.06 does not bring back who had ended: a new one of that name has an inbox of its own", async () => {

@@ -265,7 +265,7 @@ describe("staying signed in", () => {
       expect(kept().refreshToken).not.toBe(refreshToken);
     }
     expect(idp.refused.filter((type) => type === "refresh_token")).toEqual([]);
-    expect(readdirSync(join(loginPath(place), "..")).filter((name) => name.includes("lock"))).toEqual([]);
+    expect(readdirSync(join(loginPath(place), "..")).filter((name) => name.startsWith("login.lock"))).toEqual([]);
   });
 
   test("a tail that runs outlives its ID token: when its bearer is refused, it gets another one by itself", async () => {

@@ -2,6 +2,9 @@
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { addressee } from "../../cli/addressee.ts";
+import { createOutput } from "../../cli/output.ts";
+import { resolveTarget } from "../../cli/target.ts";
 import {
   type Item,
   type Ran,
@@ -187,6 +190,52 @@ describe("agents of a person", () => {
     await done("dm", String(carl?.["principal"]), "while you were out", "--as", "ann");
     const items = await done("tail", "--as", "carl", "--dm", "--count", "1", "--timeout", "20");
     expect(textsOf(items.filter(({ kind }) => kind === "dm"))).toEqual(["while you were out"]);
+  });
+
+  test("an agent of one's own that is away is written to by its name; of a stranger only the whole address is taken", async () => {
+    const [hugo] = await done("actor", "grant", "hugo", "--subscribe", "general", "--name", "Hugo");
+    const own = String(hugo?.["principal"]);
+    // Its inbox begins with its first sign-in.
+    expect(await refused("dm", "hugo", "too early", "--as", "ann")).toMatchObject({
+      code: "failed-precondition",
+      next: expect.stringContaining("cotal tail --as hugo") as unknown,
+    });
+    await done("whoami", "--as", "hugo");
+    for (const name of ["hugo", "Hugo"]) {
+      expect((await done("dm", name, `to ${name}`, "--as", "ann")).at(-1)).toMatchObject({ kind: "sent", to: own });
+    }
+    const items = await done("tail", "--as", "hugo", "--dm", "--count", "2", "--timeout", "20");
+    expect(textsOf(items.filter(({ kind }) => kind === "dm"))).toEqual(["to hugo", "to Hugo"]);
+
+    const stranger = `u_${"a".repeat(26)}`;
+    for (const name of ["hugo", "ines"]) await done("actor", "grant", `${stranger}.${name}`, "--subscribe", "general");
+    expect((await done("dm", "hugo", "again", "--as", "ann")).at(-1)).toMatchObject({ kind: "sent", to: own });
+    expect(await refused("dm", "ines", "x", "--as", "ann")).toMatchObject({
+      code: "not-found",
+      next: matching(new RegExp(`${stranger}\\.ines$`)),
+    });
+    expect(await refused("dm", "nobody", "x", "--as", "ann")).toMatchObject({
+      code: "not-found",
+      next: expect.stringContaining(`${own.split(".")[0]}.NAME`) as unknown,
+    });
+    await done("actor", "revoke", "hugo");
+    expect(await refused("dm", "hugo", "x", "--as", "ann")).toMatchObject({ code: "not-found" });
+  });
+
+  test("a stranger who is here under the name of an agent of one's own is not written to in its place", async () => {
+    await done("actor", "grant", "jon", "--subscribe", "general");
+    await done("whoami", "--as", "jon");
+    const [me] = await done("whoami");
+    const [owner = "", actor = ""] = String(me?.["principal"]).split(".");
+    const stranger = { owner: `u_${"b".repeat(26)}`, actor: "x" };
+    const said: string[] = [];
+    const out = { ...createOutput(true), note: (...lines: readonly string[]) => void said.push(...lines) };
+    const session = { me: { owner, actor }, resolve: () => Promise.resolve(stranger) };
+    const at = resolveTarget({ state: plane.state });
+    expect(await addressee(at, session, "jon", out)).toEqual({ owner, actor: "jon" });
+    expect(said).toEqual([]);
+    expect(await addressee(at, session, "karl", out)).toEqual(stranger);
+    expect(said).toEqual([`karl is ${stranger.owner}.x, somebody else's`]);
   });
 
   test("W10.08: a revoked name is refused at its next connect, with the reason; the others go on", async () => {

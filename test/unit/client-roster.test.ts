@@ -136,6 +136,17 @@ describe("WHO", () => {
     });
   });
 
+  test("an actor of whoever asks comes before strangers that call themselves the same, here or not", async () => {
+    const records = [
+      record("local.mine", { ts: 1 }, { name: "Bob" }),
+      record(`${"u_"}${"a".repeat(26)}.bob`, {}, { name: "Bob" }),
+    ];
+    const mixed = async () => readRoster(reads([{ records }]).reads, quiet(), () => NOW);
+    expect(await resolveWho("Bob", mixed, "local")).toEqual({ owner: "local", actor: "mine" });
+    expect(await resolveWho("Bob", mixed, "nobody")).toMatchObject({ actor: "bob" });
+    await expect(resolveWho("Bob", roster, "local")).rejects.toMatchObject({ code: ErrorCode.Conflict });
+  });
+
   test("a label in place of an owner token names nobody, and it is said where the token is found", async () => {
     await expect(resolveWho("acme.scout", roster)).rejects.toMatchObject({
       code: ErrorCode.NotFound,

@@ -1,5 +1,5 @@
 /** What killed writers left on its way to a file of the state folder: cleared away by its one writer, and by nobody else. */
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -29,13 +29,19 @@ const unfinished = (state: string): string[] =>
 
 type Strike = "before" | "stopped";
 
+/** As another container on the same volume is: of its own network, and of its own processes. */
+const APART = ["unshare", "--map-root-user", "--net", "--pid", "--fork", "--kill-child"];
+const isApart = spawnSync("unshare", [...APART.slice(1), "true"]).status === 0;
+
 /** The trust program, at work on the broker's own keys; struck at its first write. */
-function init(state: string, strike?: Strike) {
+function init(state: string, strike?: Strike, behind: readonly string[] = []) {
   const struck =
     strike === undefined
       ? {}
       : { NODE_OPTIONS: `--import=${DYING}`, COTAL_TEST_WRITES: "1", COTAL_TEST_STRIKE: strike };
-  const child = spawn(process.execPath, [PROGRAM, "init", "--state", state, "--host", "127.0.0.1", "--port", "4222"], {
+  const program = [process.execPath, PROGRAM, "init", "--state", state, "--host", "127.0.0.1", "--port", "4222"];
+  const [command = "", ...args] = [...behind, ...program];
+  const child = spawn(command, args, {
     env: { PATH: process.env["PATH"], ...struck },
     stdio: "ignore",
   });
@@ -55,15 +61,20 @@ test("A.05 what a killed run of the trust program left is cleared away by the ne
   expect(existsSync(join(state, "trust", "operator.nk"))).toBe(true);
 });
 
-test.runIf(process.platform === "linux")(
-  "A.05 what a run that is alive is writing is left alone, however long it takes",
-  async () => {
+const PLACES: readonly (readonly [string, readonly string[]])[] = [
+  ["beside it", []],
+  ...(isApart ? [["from another container", APART] as const] : []),
+];
+
+test.runIf(process.platform === "linux").each(PLACES)(
+  "A.05 what a run that is alive is writing is left alone, however long it takes: by another run %s",
+  async (_, behind) => {
     const state = folder();
     const first = init(state, "stopped");
     await expect.poll(() => isStopped(first.child), { timeout: 30_000 }).toBe(true);
     const writing = unfinished(state);
     expect(writing).toHaveLength(1);
-    const second = init(state);
+    const second = init(state, undefined, behind);
     // Long enough for whoever would not wait; nothing depends on it.
     await Promise.race([second.ended, sleep(1500)]);
     expect(unfinished(state)).toEqual(writing);

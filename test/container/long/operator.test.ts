@@ -16,6 +16,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { exchangeOnce } from "../../../cli/signin.ts";
 import type { InboxItem } from "../../../shared/client/index.ts";
@@ -88,8 +89,12 @@ async function openingOf(name: string): Promise<Opening> {
   return { desk, file: join(desk, "spaces", "main", "operator", "operator.creds"), bearer };
 }
 
+/** Copies by member and tier, such as `away durable`. */
+type Owed = Readonly<Record<string, number>>;
+type Picture = { readonly pending: Owed; readonly [part: string]: unknown };
+
 /** Exactly what the operator can ask about a space, without what a moment changes. */
-async function pictureOf(): Promise<{ readonly pending: readonly string[]; readonly [part: string]: unknown }> {
+async function pictureOf(): Promise<Picture> {
   const { json } = project;
   const still = (items: readonly Item[]): string[] =>
     items.map((item) => JSON.stringify(item, (key, value: unknown) => (VOLATILE.has(key) ? undefined : value)));
@@ -99,24 +104,36 @@ async function pictureOf(): Promise<{ readonly pending: readonly string[]; reado
     history: still(await json("history", OFFICE, "--limit", "1000", "--as", "keeper")),
     traffic: (await json("history", CHANNEL, "--limit", "100000", "--as", "keeper")).map(({ id }) => id),
     // A role's queue is read again once somebody holds it: what waits there, its holder shows.
-    pending: (await json("pending", "--all"))
-      .filter(({ kind }) => kind === "pending")
-      .flatMap(owedTo)
-      .toSorted(),
+    pending: Object.fromEntries(
+      (await json("pending", "--all")).filter(({ kind }) => kind === "pending").flatMap(owedTo),
+    ),
     revoked: (await json("actor", "list")).filter(({ state }) => state === "revoked").map(({ principal }) => principal),
   };
 }
-/** What waits for a member and what it has been handed, which a restore hands out again: lines such as `away durable 5`. */
-function owedTo({ name, tiers }: Item): string[] {
+/** What waits for a member and what it has been handed, which a restore hands out again. */
+function owedTo({ name, tiers }: Item): [string, number][] {
   const all = tiers as readonly { readonly tier: string; readonly waiting: number; readonly handed: number }[];
-  return all.map(({ tier, waiting, handed }) => `${String(name)} ${tier} ${waiting + handed}`);
+  return all.map(({ tier, waiting, handed }) => [`${String(name)} ${tier}`, waiting + handed]);
 }
+
+/**
+ * The picture after a restore, without what a backup does not promise: a member whose connection was cut while it read, as
+ * of the tests before were, has acknowledged above a copy that it has not, and is owed more again. Less it never is, and
+ * who left in order is owed exactly what he was.
+ */
+function promised(found: Picture, before: Picture): Picture {
+  const least = ([name, copies]: [string, number]): [string, number] =>
+    name === AWAY ? [name, copies] : [name, Math.min(copies, before.pending[name] ?? copies)];
+  return { ...found, pending: Object.fromEntries(Object.entries(found.pending).map(least)) };
+}
+
+const AWAY = "away durable";
 
 /** Is the one who is away owed so many copies? */
 const owes =
   (copies: number) =>
-  ({ pending }: { readonly pending: readonly string[] }): boolean =>
-    pending.includes(`away durable ${copies}`);
+  ({ pending }: Picture): boolean =>
+    pending[AWAY] === copies;
 
 /** Lifecycles, and when something was stored or handed out: a restore makes them anew. */
 const VOLATILE: ReadonlySet<string> = new Set([
@@ -239,7 +256,11 @@ test("W9.02 A.07 wiped and restored: every message, membership, limit and pendin
     await run(command, command.includes("cotal restore") ? 3 : 0);
   }
   await run(wordedIn("operating/backup.md", "deploy/desk"));
-  const found = await eventually(pictureOf, (one) => JSON.stringify(one) === JSON.stringify(picture), PATIENCE_MS);
+  const found = await eventually(
+    async () => promised(await pictureOf(), picture),
+    (one) => isDeepStrictEqual(one, picture),
+    PATIENCE_MS,
+  );
   expect(found).toEqual(picture);
   expect(await trustOf()).not.toBe(trustBefore);
 });
