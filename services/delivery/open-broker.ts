@@ -14,7 +14,7 @@ import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import type { HandlerTable } from "../../shared/serve/serve.ts";
 import { mediatorOf, readHandlers } from "./mediator/mediator.ts";
 import { openAcl } from "./mediator/read-list.ts";
-import type { Dial, OpenSpace, OpenSpaceOptions } from "./open-space.ts";
+import type { Dial, OpenSpaceOptions, ServedSpace } from "./open-options.ts";
 import { serveDelivery } from "./serve-delivery.ts";
 import { readSettings } from "./settings.ts";
 
@@ -22,10 +22,7 @@ import { readSettings } from "./settings.ts";
 const EPOCH = 1;
 const FAREWELL_MS = 1000;
 
-export async function openUnguarded(
-  options: OpenSpaceOptions,
-  dial: Dial,
-): Promise<Omit<OpenSpace, "broken" | "close">> {
+export async function openUnguarded(options: OpenSpaceOptions, dial: Dial): Promise<ServedSpace> {
   const { space, signal, waiting } = options;
   const me = { principal: principal(OPEN_OWNER, EndpointName.Delivery), uid: drawLifecycleUid(randomBytes) };
   const connection = await dial("front", { inboxPrefix: inboxPrefix(me.uid, drawNonce(randomBytes)) });

@@ -7,6 +7,7 @@
  */
 import type { z } from "zod";
 import { CotalError, ErrorCode, Outcome } from "../../shared/protocol/base/errors.ts";
+import { samePrincipal } from "../../shared/protocol/base/principals.ts";
 import type { Caller } from "../../shared/protocol/endpoint/grammar.ts";
 import { isInstanceOf } from "../../shared/protocol/endpoint/instances.ts";
 import { isOwnEndpoint } from "../../shared/protocol/endpoint/own-contracts.ts";
@@ -30,8 +31,7 @@ async function registerOwn(
   { endpoint, instanceId, epoch, state }: z.infer<typeof OwnRegisterArgs>,
 ): Promise<RegisterAnswer> {
   const daemon = isOwnEndpoint(endpoint) ? context.daemon(endpoint) : undefined;
-  const isItself =
-    daemon?.owner === principal.owner && daemon.actor === principal.actor && isInstanceOf(uid, instanceId);
+  const isItself = daemon !== undefined && samePrincipal(daemon, principal) && isInstanceOf(uid, instanceId);
   if (!isOwnEndpoint(endpoint) || !isItself) {
     throw new CotalError(ErrorCode.PermissionDenied, `this caller is not the daemon that serves ${endpoint} here`, {
       outcome: Outcome.NotExecuted,

@@ -61,17 +61,6 @@ export async function verifyStreams(nc: NatsConnection, specs: readonly StreamSp
   });
 }
 
-/** For a process that trusts a store only in its right shape: refuses any drift (supplement H). */
-export async function assertStreams(nc: NatsConnection, specs: readonly StreamSpec[]): Promise<void> {
-  const [first] = await verifyStreams(nc, specs);
-  if (first === undefined) return;
-  throw new CotalError(
-    ErrorCode.FailedPrecondition,
-    `stream ${first.stream} has ${first.field} ${JSON.stringify(first.found)} where ${JSON.stringify(first.expected)} is required`,
-    { outcome: Outcome.NotExecuted, next: "run cotal doctor; nothing is read from or written to it until it is right" },
-  );
-}
-
 async function createStream(nc: NatsConnection, spec: StreamSpec): Promise<Json> {
   const { adjustable: _, ...config } = spec;
   try {

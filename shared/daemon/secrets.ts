@@ -6,13 +6,11 @@
  *
  * Invariants
  * 1. A regular file of at most 64 KiB, or nothing: a device, a pipe or a directory is refused unread.
- * 2. No message of this file holds the content; `why` does not hold the path either, because a
- *    variable that should name a file sometimes holds the secret itself.
+ * 2. No message of this file holds the content, nor the path: a variable that should name a file
+ *    sometimes holds the secret itself.
  * 3. A file that others can read is used but told: a mounted container secret is 0444 by default.
  */
 import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
-import { CotalError, ErrorCode } from "../protocol/base/errors.ts";
-import { redactText } from "./redact.ts";
 
 export const MAX_SECRET_BYTES = 64 * 1024;
 
@@ -20,19 +18,7 @@ export type SecretRead =
   | { readonly ok: true; readonly text: string; readonly warning?: string }
   | { readonly ok: false; readonly why: string };
 
-/** The trimmed content of a secret file. Throws `failed-precondition`; tells `warn` about its mode. */
-export function readSecret(path: string, warn: (message: string) => void = () => undefined): string {
-  const read = inspectSecret(path);
-  if (!read.ok) {
-    throw new CotalError(ErrorCode.FailedPrecondition, `the secret file ${redactText(path)} ${read.why}`, {
-      next: "put the secret there as one regular file that this process may read, then try again",
-    });
-  }
-  if (read.warning !== undefined) warn(`the secret file ${redactText(path)} ${read.warning}`);
-  return read.text;
-}
-
-/** The same as a value: what is wrong, for whoever collects several problems. */
+/** The trimmed content of a secret file, or what is wrong, for whoever collects several problems. */
 export function inspectSecret(path: string): SecretRead {
   let fd: number | undefined;
   try {

@@ -5,17 +5,17 @@
  * compare-and-set is read and asked again: the machine says whether the step is still this operation's.
  */
 import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
-import { type Principal, dotForm } from "../protocol/base/principals.ts";
+import { type Principal, dotForm, samePrincipal } from "../protocol/base/principals.ts";
 import { type GateStep, stepGate } from "../protocol/ledger/gate-machine.ts";
 import { type HeadStep, stepHead } from "../protocol/ledger/head-machine.ts";
-import { GateRow, HeadRow, headMatchesKey, ledgerKey } from "../protocol/ledger/rows.ts";
+import { GateRow, HeadRow, ledgerKey } from "../protocol/ledger/rows.ts";
 import { type LedgerStore, type Row, readRow } from "./store.ts";
 
 /** The head of an alias. Throws `failed-precondition` for one that names another (§13.1: it never authorises). */
 export async function readHead(store: Pick<LedgerStore, "read">, p: Principal): Promise<Row<HeadRow> | undefined> {
   const key = ledgerKey.head(p);
   const found = await readRow(store, "records", key, HeadRow);
-  if (found === undefined || headMatchesKey(found.value, p)) return found;
+  if (found === undefined || samePrincipal(found.value, p)) return found;
   throw new CotalError(ErrorCode.FailedPrecondition, `the ledger row ${key} names another alias`, {
     outcome: Outcome.NotExecuted,
     next: "nothing is decided on it; compare it with a backup, or restore the space",

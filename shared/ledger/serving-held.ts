@@ -6,14 +6,12 @@
  */
 import { parseDotForm } from "../protocol/base/principals.ts";
 import { EndpointGateRow, endpointOfGate } from "../protocol/ledger/endpoint-rows.ts";
-import type { OperationKind } from "../protocol/ledger/rows.ts";
+import type { GateOperation } from "../protocol/ledger/rows.ts";
 
-export type HeldEndpointGate = {
+export type HeldEndpointGate = GateOperation & {
   readonly endpoint: string;
   readonly instanceId: string;
   readonly owner: string;
-  readonly kind: OperationKind;
-  readonly opId: string;
   /** Epoch milliseconds by the broker's clock: when the row was written that holds it. */
   readonly sinceMs: number;
 };

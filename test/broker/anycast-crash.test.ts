@@ -13,8 +13,9 @@ import { parseDotForm } from "../../shared/protocol/base/principals.ts";
 import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
 import { api, dump, put } from "../support/raw-jetstream.ts";
 import { seeded } from "../support/seeded.ts";
-import { type Sessions, type TestSession, sessionsOf, until } from "../support/sessions.ts";
+import { type Sessions, type TestSession, sessionsOf } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 
 let space: TestSpace;
 let sessions: Sessions;

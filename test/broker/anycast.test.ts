@@ -8,9 +8,10 @@ import { type DeliveryWorld, startDeliveryWorld } from "../support/delivery-worl
 import { frontRoot } from "../support/holders.ts";
 import { publishOptions, tap } from "../support/probe.ts";
 import { api, dump, put } from "../support/raw-jetstream.ts";
-import { type TestSession, sessionsOf, take, texts, until } from "../support/sessions.ts";
+import { type TestSession, sessionsOf, take, texts } from "../support/sessions.ts";
 import { startSpace } from "../support/space.ts";
 import { rawHolder } from "../support/takes.ts";
+import { until } from "../support/until.ts";
 
 let world: DeliveryWorld;
 let serial = 0;

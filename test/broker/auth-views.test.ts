@@ -33,11 +33,12 @@ import { HistoryAnswer } from "../../shared/protocol/endpoint/reads-shapes.ts";
 import { endpointKey } from "../../shared/protocol/ledger/endpoint-rows.ts";
 import { type AuthService, startAuthService } from "../support/auth-service.ts";
 import { daemonCredential, freshHolder, frontRoot } from "../support/holders.ts";
-import { type Probe, createProber, tap, until } from "../support/probe.ts";
+import { type Probe, createProber, tap } from "../support/probe.ts";
 import { api, put } from "../support/raw-jetstream.ts";
 import { failure } from "../support/refusal.ts";
 import { type TestSpace, servedBy, startSpace } from "../support/space.ts";
 import { type TokenIssuer, startTokenIssuer } from "../support/token-issuer.ts";
+import { until } from "../support/until.ts";
 
 const MANAGER = "m".repeat(26);
 const subjects = spaceSubjects("main");

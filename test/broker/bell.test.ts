@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Bell, createBell } from "../../services/delivery/fanout/bell.ts";
 import { Header } from "../../shared/protocol/base/headers.ts";
 import { type FanoutRig, startFanoutRig } from "../support/fanout-rig.ts";
-import { until } from "../support/sessions.ts";
+import { until } from "../support/until.ts";
 
 /** Nobody waits that long: only a ring ends it. */
 const FOR_EVER = 600_000;

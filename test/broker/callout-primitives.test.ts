@@ -31,7 +31,8 @@ import {
   nowSeconds,
   startResponder,
 } from "../support/callout-responder.ts";
-import { createProber, tap, until } from "../support/probe.ts";
+import { createProber, tap } from "../support/probe.ts";
+import { until } from "../support/until.ts";
 
 const AUTH = "$SYS.REQ.USER.AUTH";
 

@@ -18,9 +18,10 @@ import { newKey } from "../../shared/trust/keys.ts";
 import { type AuthService, startAuthService } from "../support/auth-service.ts";
 import { ECHO, echoHead, headOf, putHead } from "../support/heads.ts";
 import { accountKeys, daemonCredential, personOf } from "../support/holders.ts";
-import { type Probe, type Tap, createProber, tap, until } from "../support/probe.ts";
+import { type Probe, type Tap, createProber, tap } from "../support/probe.ts";
 import { failure } from "../support/refusal.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 import { mintWorstAgent, mintWorstService, worstUser } from "../support/worst-credentials.ts";
 import { type Person, caller } from "./expected/kit.ts";
 

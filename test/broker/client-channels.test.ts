@@ -3,8 +3,9 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { RejectReason } from "../../shared/protocol/chat/message.ts";
 import { put } from "../support/raw-jetstream.ts";
-import { type Sessions, sessionsOf, take, texts, until } from "../support/sessions.ts";
+import { type Sessions, sessionsOf, take, texts } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 
 let serial = 0;
 const post = (change: object) => ({

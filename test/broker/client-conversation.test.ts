@@ -1,8 +1,9 @@
 /** The main path: sessions that talk in an open space with a real provisioner, and in an authenticated one. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { dump } from "../support/raw-jetstream.ts";
-import { type Sessions, sessionsOf, take, texts, until } from "../support/sessions.ts";
+import { type Sessions, sessionsOf, take, texts } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 
 describe("an open space", () => {
   let space: TestSpace;

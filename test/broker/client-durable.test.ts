@@ -5,8 +5,9 @@ import type { InboxItem } from "../../shared/client/index.ts";
 import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
 import { type DeliveryWorld, startDeliveryWorld } from "../support/delivery-world.ts";
 import { failure } from "../support/refusal.ts";
-import { type TestSession, take, texts, until } from "../support/sessions.ts";
+import { type TestSession, take, texts } from "../support/sessions.ts";
 import { backstopOf, copiesOf, markerOf, rowsOf } from "../support/stored-copies.ts";
+import { until } from "../support/until.ts";
 
 let world: DeliveryWorld;
 let store: NatsConnection;

@@ -2,9 +2,10 @@
 import { type NatsConnection, headers } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type DeliveryWorld, startDeliveryWorld } from "../support/delivery-world.ts";
-import { type TestSession, take, until } from "../support/sessions.ts";
+import { type TestSession, take } from "../support/sessions.ts";
 import type { Minted } from "../support/space.ts";
 import { copiesOf, markerOf } from "../support/stored-copies.ts";
+import { until } from "../support/until.ts";
 
 let world: DeliveryWorld;
 let store: NatsConnection;
@@ -37,7 +38,10 @@ async function post(channel: string, count: number): Promise<void> {
     const numbers = Array.from({ length: Math.min(AHEAD, count - from) }, (_, n) => from + n);
     const sent = await Promise.all(numbers.map((n) => speaker.send(channel, `n${n}`)));
     const last = Math.max(...sent.map(({ seq }) => seq));
-    await until("the fan-out has passed it", async () => ((await markerOf(store))?.sequence ?? 0) >= last);
+    await until("the fan-out has passed it", async () => {
+      const { sequence = 0 } = (await markerOf(store)) ?? {};
+      return sequence >= last || `${sequence} of ${last}`;
+    });
   }
 }
 

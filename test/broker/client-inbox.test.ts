@@ -5,8 +5,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { verifyArtifact } from "../../shared/client/index.ts";
 import { RejectReason } from "../../shared/protocol/chat/message.ts";
 import { api, makeDurable, put } from "../support/raw-jetstream.ts";
-import { type Sessions, type TestSession, sessionsOf, take, texts, until } from "../support/sessions.ts";
+import { type Sessions, type TestSession, sessionsOf, take, texts } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 
 let space: TestSpace;
 let sessions: Sessions;

@@ -11,8 +11,8 @@ import { ErrorCode } from "../../shared/protocol/base/errors.ts";
 import { writePrivate } from "../../shared/trust/folder.ts";
 import { type IdentityProvider, startIdentityProvider } from "../support/identity-provider.ts";
 import { type Kept, NATIVE_CLIENT, keptSignIn } from "../support/native-client.ts";
-import { until } from "../support/sessions.ts";
 import { type SignInWorld, signInWorld } from "../support/sign-in-world.ts";
+import { until } from "../support/until.ts";
 
 vi.setConfig({ testTimeout: 120_000 });
 

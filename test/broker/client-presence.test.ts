@@ -2,8 +2,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { RosterChange } from "../../shared/client/index.ts";
 import { api, put, streamFacts } from "../support/raw-jetstream.ts";
-import { type Sessions, sessionsOf, take, until } from "../support/sessions.ts";
+import { type Sessions, sessionsOf, take } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 
 const BUCKET = "$KV.cotal_presence_main";
 

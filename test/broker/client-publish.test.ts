@@ -3,8 +3,9 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { api, dump, makeStream } from "../support/raw-jetstream.ts";
 import { type TestBroker, startBroker } from "../support/nats-server.ts";
-import { type Sessions, sessionsOf, until } from "../support/sessions.ts";
+import { type Sessions, sessionsOf } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 import { connect } from "../../shared/client/index.ts";
 import { connect as dial } from "@nats-io/transport-node";
 

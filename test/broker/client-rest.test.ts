@@ -2,8 +2,9 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { dlvDurable, spaceNames } from "../../shared/protocol/base/names.ts";
 import { api } from "../support/raw-jetstream.ts";
-import { type Sessions, sessionsOf, take, until } from "../support/sessions.ts";
+import { type Sessions, sessionsOf, take } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 
 const POSTS = 100;
 const EVERY_MS = 20;

@@ -3,9 +3,9 @@ import { type TestContext, describe, expect, test, vi } from "vitest";
 import { type Session, type SessionEvent, type SessionOptions, connect } from "../../shared/client/index.ts";
 import { type CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
 import { failure } from "../support/refusal.ts";
-import { until } from "../support/sessions.ts";
 import { type SignInWorld, signInWorld } from "../support/sign-in-world.ts";
 import { ID_TOKEN, OWNER } from "../support/small-exchange.ts";
+import { until } from "../support/until.ts";
 import { sleep } from "../support/vitals.ts";
 
 vi.setConfig({ testTimeout: 90_000 });

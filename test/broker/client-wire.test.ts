@@ -3,7 +3,7 @@ import { type Socket, connect as dial, createServer } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Session, connect } from "../../shared/client/index.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
-import { until } from "../support/sessions.ts";
+import { until } from "../support/until.ts";
 
 let space: TestSpace;
 const sockets: Socket[] = [];

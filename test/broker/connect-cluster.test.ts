@@ -9,8 +9,8 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { type ConnectOptions, type ConnectionStatus, openConnection } from "../../shared/broker/connect.ts";
 import type { Connection } from "../../shared/broker/connection.ts";
 import { type TestBroker, freePort, startBroker } from "../support/nats-server.ts";
-import { until } from "../support/probe.ts";
 import { failure } from "../support/refusal.ts";
+import { until } from "../support/until.ts";
 
 let brokers: readonly TestBroker[];
 let doors: readonly Server[];

@@ -7,8 +7,8 @@ import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { GROUP_CHECK } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { spawnDelivery } from "../support/delivery-process.ts";
 import { failure } from "../support/refusal.ts";
-import { until } from "../support/sessions.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 
 const SPACES = ["main", "lab"] as const;
 

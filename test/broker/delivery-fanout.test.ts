@@ -8,9 +8,9 @@ import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
 import { failure } from "../support/refusal.ts";
-import { until } from "../support/sessions.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
 import { copiesOf, markerOf, rowsOf } from "../support/stored-copies.ts";
+import { until } from "../support/until.ts";
 
 let space: TestSpace;
 let delivery: DeliveryService;

@@ -12,8 +12,9 @@ import { cli } from "../support/cli.ts";
 import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
 import { api } from "../support/raw-jetstream.ts";
 import { failure } from "../support/refusal.ts";
-import { type Sessions, type TestSession, sessionsOf, take, until } from "../support/sessions.ts";
+import { type Sessions, type TestSession, sessionsOf, take } from "../support/sessions.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 
 let space: TestSpace;
 let delivery: DeliveryService;

@@ -8,7 +8,7 @@ import { setHistoryLimits } from "../../shared/broker/limits.ts";
 import { leaderGet } from "../../shared/broker/reads.ts";
 import { spaceStreams } from "../../shared/broker/resources.ts";
 import { type TestBroker, startBroker } from "../support/nats-server.ts";
-import { until } from "../support/sessions.ts";
+import { until } from "../support/until.ts";
 
 const SUBJECT = "cotal.s.dlv.u_x.bob.";
 let broker: TestBroker;

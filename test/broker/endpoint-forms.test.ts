@@ -16,8 +16,9 @@ import { DetailKind } from "../../shared/protocol/endpoint/error-codes.ts";
 import { handlersOf } from "../../shared/serve/handlers.ts";
 import { MODES } from "../support/endpoint-subjects.ts";
 import { type TestBroker, startBroker } from "../support/nats-server.ts";
-import { type Tap, publishOptions, tap, until } from "../support/probe.ts";
+import { type Tap, publishOptions, tap } from "../support/probe.ts";
 import { type Desk, dial, startDesk } from "../support/serve-rig.ts";
+import { until } from "../support/until.ts";
 
 const AT = "com_acme_forms";
 const INSTANCE = drawLifecycleUid(randomBytes);

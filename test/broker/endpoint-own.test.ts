@@ -2,8 +2,9 @@
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { ownContract } from "../../shared/protocol/endpoint/own-contracts.ts";
 import { failure } from "../support/refusal.ts";
-import { type Sessions, type TestSession, sessionsOf, until } from "../support/sessions.ts";
+import { type Sessions, type TestSession, sessionsOf } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 
 // Real processes on a machine that others use too.
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });

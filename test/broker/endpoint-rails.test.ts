@@ -16,7 +16,8 @@ import {
 } from "../../shared/protocol/endpoint/grammar.ts";
 import { type BareBroker, type BarePermissions, startBareBroker } from "../support/bare-accounts.ts";
 import { MODES } from "../support/endpoint-subjects.ts";
-import { type Probe, type Prober, createProber, tap, until } from "../support/probe.ts";
+import { type Probe, type Prober, createProber, tap } from "../support/probe.ts";
+import { until } from "../support/until.ts";
 
 const SPACE = "rails";
 const ENDPOINT = "com.acme.desk";

@@ -5,8 +5,9 @@
 import type { NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type BareBroker, startBareBroker } from "../support/bare-accounts.ts";
-import { createProber, tap, until } from "../support/probe.ts";
+import { createProber, tap } from "../support/probe.ts";
 import { api, dump, makeDurable, makeStream, put, streamFacts } from "../support/raw-jetstream.ts";
+import { until } from "../support/until.ts";
 
 const INBOX = "_INBOX.>";
 const create = (filter: string) => `$JS.API.CONSUMER.CREATE.CHAT.reader.${filter}`;

@@ -19,7 +19,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type BareBroker, startBareBroker } from "../support/bare-accounts.ts";
 import { type BareOperator, type BareUser, NO_LIMITS, startBareOperator } from "../support/bare-operator.ts";
 import { type TestBroker, startBroker } from "../support/nats-server.ts";
-import { until } from "../support/probe.ts";
+import { until } from "../support/until.ts";
 
 /** Collects the status events of a connection. */
 function statuses(nc: NatsConnection): Status[] {

@@ -11,8 +11,9 @@ import {
   privateServices,
   startBareOperator,
 } from "../support/bare-operator.ts";
-import { type Tap, publishOptions, tap, until } from "../support/probe.ts";
+import { type Tap, publishOptions, tap } from "../support/probe.ts";
 import { api, dump, makeDurable, makeStream, put, streamFacts } from "../support/raw-jetstream.ts";
+import { until } from "../support/until.ts";
 
 const NEXT = "$JS.API.CONSUMER.MSG.NEXT.BOX";
 const EXPORTED = ["chat.>", "$KV.presence.>", `${NEXT}.*`, "$JS.ACK.BOX.>"];

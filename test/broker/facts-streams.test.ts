@@ -5,8 +5,9 @@
 import type { Msg, NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type BareBroker, startBareBroker } from "../support/bare-accounts.ts";
-import { publishOptions, tap, until } from "../support/probe.ts";
+import { publishOptions, tap } from "../support/probe.ts";
 import { type Answer, api, dump, makeDurable, makeStream, put, streamFacts } from "../support/raw-jetstream.ts";
+import { until } from "../support/until.ts";
 
 let broker: BareBroker;
 let nc: NatsConnection;

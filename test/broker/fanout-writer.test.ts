@@ -12,8 +12,8 @@ import { untilItEnds } from "../support/crash.ts";
 import { type FanoutRig, OWNER, type Running, joining, leaving, startFanoutRig } from "../support/fanout-rig.ts";
 import { delayed, holdAnswers } from "../support/held-answers.ts";
 import { failure } from "../support/refusal.ts";
-import { until } from "../support/sessions.ts";
 import { copiesOf, markerOf, rowsOf } from "../support/stored-copies.ts";
+import { until } from "../support/until.ts";
 
 let rig: FanoutRig;
 beforeAll(async () => {

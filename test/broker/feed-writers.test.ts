@@ -17,8 +17,8 @@ import { DeliveryFile, DeliverySpaceFile } from "../../shared/trust/delivery-fol
 import { readKept, trustPaths } from "../../shared/trust/folder.ts";
 import { untilItEnds } from "../support/crash.ts";
 import { daemonCredential, freshHolder } from "../support/holders.ts";
-import { until } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 
 const BUCKET = "cotal_membership_main";
 const OWNER = `u_${"f".repeat(26)}`;

@@ -13,9 +13,10 @@ import { type Probe, createProber, publishOptions, tap } from "../support/probe.
 import { frontRoot } from "../support/holders.ts";
 import { dump, put } from "../support/raw-jetstream.ts";
 import { failure } from "../support/refusal.ts";
-import { type Sessions, type TestSession, sessionsOf, take, texts, until } from "../support/sessions.ts";
+import { type Sessions, type TestSession, sessionsOf, take, texts } from "../support/sessions.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
 import { backstopOf, markerOf } from "../support/stored-copies.ts";
+import { until } from "../support/until.ts";
 
 let space: TestSpace;
 let sessions: Sessions;

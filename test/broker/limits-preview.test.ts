@@ -7,9 +7,10 @@ import { dlvDurable } from "../../shared/protocol/base/names.ts";
 import { LimitsPreviewAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
 import { failure } from "../support/refusal.ts";
-import { type Sessions, sessionsOf, until } from "../support/sessions.ts";
+import { type Sessions, sessionsOf } from "../support/sessions.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
 import { backstopOf, copiesOf, markerOf } from "../support/stored-copies.ts";
+import { until } from "../support/until.ts";
 
 const HOUR = 3600;
 

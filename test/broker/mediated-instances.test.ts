@@ -12,9 +12,9 @@ import { daemonInstance, isInstanceOf } from "../../shared/protocol/endpoint/ins
 import { HistoryAnswer } from "../../shared/protocol/endpoint/reads-shapes.ts";
 import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
 import { failure } from "../support/refusal.ts";
-import { until } from "../support/sessions.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
 import { stopProcess } from "../support/stopped.ts";
+import { until } from "../support/until.ts";
 
 const POSTS = 60;
 const PAGE = 7;

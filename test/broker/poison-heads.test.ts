@@ -7,8 +7,9 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type DeliveryWorld, startDeliveryWorld } from "../support/delivery-world.ts";
 import { api, dump, put } from "../support/raw-jetstream.ts";
-import { take, texts, until } from "../support/sessions.ts";
+import { take, texts } from "../support/sessions.ts";
 import { markerOf } from "../support/stored-copies.ts";
+import { until } from "../support/until.ts";
 
 let world: DeliveryWorld;
 let store: NatsConnection;

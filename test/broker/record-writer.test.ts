@@ -24,9 +24,9 @@ import { drawLifecycleUid } from "../../shared/protocol/base/principals.ts";
 import { MAX_STATUS_BYTES, statusReports, statusSubject } from "../../shared/protocol/endpoint/status-rail.ts";
 import { RegistrationStatus } from "../../shared/protocol/ledger/service-rows.ts";
 import { type TestBroker, startBroker } from "../support/nats-server.ts";
-import { until } from "../support/probe.ts";
 import { raw } from "../support/raw-publish.ts";
 import { dial } from "../support/serve-rig.ts";
+import { until } from "../support/until.ts";
 
 const ENDPOINT = "com.example.echo";
 let broker: TestBroker;

@@ -14,8 +14,8 @@ import type { Lifecycle } from "../../shared/protocol/ledger/member-rows.ts";
 import { ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import { type FanoutRig, joining, startFanoutRig } from "../support/fanout-rig.ts";
 import { hasDied, regroupingOf, upTo } from "../support/regrouping.ts";
-import { until } from "../support/sessions.ts";
 import { copiesOf, markerOf, rowsOf } from "../support/stored-copies.ts";
+import { until } from "../support/until.ts";
 
 vi.setConfig({ testTimeout: 180_000 });
 

@@ -7,11 +7,12 @@ import type { Msg, NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { frontRoot, personOf } from "../support/holders.ts";
 import { HEADER_TRICKS, baits, patternTargets, targets } from "../support/attacks.ts";
-import { type Tap, createProber, headerBlock, publishOptions, tap, until } from "../support/probe.ts";
+import { type Tap, createProber, headerBlock, publishOptions, tap } from "../support/probe.ts";
 import { type Answer, api, dump, put } from "../support/raw-jetstream.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
 import { type Difference, type Picture, difference, pictureOf } from "../support/store-picture.ts";
 import { type Person, caller, dash, dot } from "./expected/kit.ts";
+import { until } from "../support/until.ts";
 
 const S = "main";
 /** Pulls under way at once: fewer than may wait. */

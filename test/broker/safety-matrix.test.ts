@@ -11,7 +11,7 @@ import { ensureStreams, streamState } from "../../shared/broker/ensure.ts";
 import { leaderLast } from "../../shared/broker/reads.ts";
 import { transferStream } from "../../shared/broker/resources.ts";
 import { jsApi, objectChunks, objectMeta } from "../../shared/protocol/base/broker-subjects.ts";
-import { type Probe, createProber, tap, until } from "../support/probe.ts";
+import { type Probe, createProber, tap } from "../support/probe.ts";
 import { put } from "../support/raw-jetstream.ts";
 import { echoHead, putHead } from "../support/heads.ts";
 import {
@@ -30,6 +30,7 @@ import {
 import { type TestSpace, startSpace } from "../support/space.ts";
 import { objectStream, transferBucket, transferObject } from "../../shared/protocol/base/names.ts";
 import { type Person, dash } from "./expected/kit.ts";
+import { until } from "../support/until.ts";
 
 let space: TestSpace;
 let sibling: Person;

@@ -15,10 +15,11 @@ import { Life } from "../../shared/grants/matrix.ts";
 import type { Credential } from "../../shared/trust/creds.ts";
 import { readUserJwt } from "../../shared/trust/jwt.ts";
 import { accountKeys, daemonCredential, freshHolder, frontRoot, personOf } from "../support/holders.ts";
-import { createProber, tap, until } from "../support/probe.ts";
+import { createProber, tap } from "../support/probe.ts";
 import { api, dump, put } from "../support/raw-jetstream.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
 import { dash, dot } from "./expected/kit.ts";
+import { until } from "../support/until.ts";
 
 const S = "main";
 let space: TestSpace;

@@ -3,11 +3,12 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { targets, baits } from "../support/attacks.ts";
 import { frontRoot, personOf } from "../support/holders.ts";
-import { createProber, tap, until } from "../support/probe.ts";
+import { createProber, tap } from "../support/probe.ts";
 import { api, put } from "../support/raw-jetstream.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
 import { type Difference, difference, pictureOf } from "../support/store-picture.ts";
 import { type Person, caller, dash, dot } from "./expected/kit.ts";
+import { until } from "../support/until.ts";
 
 let space: TestSpace;
 let alice: Minted;

@@ -14,9 +14,10 @@ import { CheckAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.t
 import { EndpointsAnswer } from "../../shared/protocol/endpoint/reads-shapes.ts";
 import { statusSubject } from "../../shared/protocol/endpoint/status-rail.ts";
 import { daemonCredential, freshHolder } from "../support/holders.ts";
-import { createProber, until } from "../support/probe.ts";
+import { createProber } from "../support/probe.ts";
 import { failure } from "../support/refusal.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 
 const ENDPOINT = "com.example.echo";
 const OWNER = `u_${"e".repeat(26)}`;

@@ -28,7 +28,7 @@ import { planeSubject } from "../../shared/protocol/endpoint/planes.ts";
 import type { RegisterAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { EndpointCredentialRow, EndpointGateRow, endpointKey } from "../../shared/protocol/ledger/endpoint-rows.ts";
 import { recordKey } from "../../shared/protocol/ledger/record-kinds.ts";
-import { GovernRow, RegistrationStatus, isFinished } from "../../shared/protocol/ledger/service-rows.ts";
+import { GovernRow, RegistrationStatus } from "../../shared/protocol/ledger/service-rows.ts";
 import { canonicalDigest } from "../../shared/protocol/base/canonical.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { type MemoryLedger, memoryLedger } from "../support/memory-ledger.ts";
@@ -205,7 +205,9 @@ describe("a registration", () => {
     expect(gateOf(ledger, endpoint, instanceId)).toMatchObject({ state: "open", registrationRevision });
     expect(activeOf(ledger)).toEqual([userKey]);
     const head = await headOf(endpoint);
-    expect(isFinished(head, canonicalDigest({ ...specOf(endpoint, OWNER, ONE.clusterDigests), epoch: 1 }))).toBe(true);
+    expect(head.registration.specDigest).toBe(
+      canonicalDigest({ ...specOf(endpoint, OWNER, ONE.clusterDigests), epoch: 1 }),
+    );
     expect(head.registration).toMatchObject({ instanceId, opId: `serve-${userKey}` });
     expect(head.commands).toEqual([{ command: "run" }]);
     const row = EndpointCredentialRow.parse(ledger.row("auth", endpointKey.cred(endpoint, instanceId, userKey)));
@@ -254,7 +256,7 @@ describe("a registration", () => {
         expect([at, epoch, activeOf(ledger)]).toEqual([at, 1, [asked.userKey]]);
         expect(ledger.keys("records")).toEqual([`uid.${instanceId}`]);
         const spec = await specRow(endpoint, instanceId);
-        expect(isFinished(await headOf(endpoint), canonicalDigest(spec?.spec))).toBe(true);
+        expect((await headOf(endpoint)).registration.specDigest).toBe(canonicalDigest(spec?.spec));
         expect([spec?.revision, (await statusOf(endpoint, instanceId)).observedSpecRevision]).toEqual([
           registrationRevision,
           registrationRevision,
@@ -547,7 +549,6 @@ describe("PA.12 PB.06 the governance head", () => {
     const abandoned = await headOf(endpoint);
     const { instanceId: dead } = abandoned.registration;
     expect(await specRow(endpoint, dead)).toBeUndefined();
-    expect(isFinished(abandoned, undefined)).toBe(false);
     // Another instance goes on.
     const other = await register(contextOver(serving), { endpoint, userKey: key(), contract: TWO });
     expect(other.instanceId).not.toBe(dead);
@@ -556,7 +557,7 @@ describe("PA.12 PB.06 the governance head", () => {
     const again = await register(contextOver(serving), first);
     expect([again.instanceId, again.epoch]).toEqual([dead, 1]);
     const late = await headOf(endpoint);
-    expect(isFinished(late, canonicalDigest((await specRow(endpoint, dead))?.spec))).toBe(true);
+    expect(late.registration.specDigest).toBe(canonicalDigest((await specRow(endpoint, dead))?.spec));
     expect(late.clusters.map(({ revision }) => revision)).toEqual([2]);
     expect(activeOf(ledger)).toHaveLength(2);
   });

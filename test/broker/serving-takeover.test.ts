@@ -4,10 +4,8 @@
  * among the connections by the name in its row, and that nothing of it is heard once its successor serves.
  */
 import type { NatsConnection } from "@nats-io/transport-node";
-import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
-import { z } from "zod";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { leaderLast } from "../../shared/broker/reads.ts";
-import { defineCluster, handlersOf, hostEndpoint } from "../../shared/endpoint/index.ts";
 import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
 import { compileContract } from "../../shared/protocol/contract/contract.ts";
@@ -24,6 +22,7 @@ import {
   barrierCaller,
   startDeliveryService,
 } from "../support/delivery-service.ts";
+import { CLOCK, ENDPOINT, clockService, expectTakenOver } from "../support/clock-endpoint.ts";
 import { frontRoot } from "../support/holders.ts";
 import { tap } from "../support/probe.ts";
 import { type Sessions, sessionsOf } from "../support/sessions.ts";
@@ -32,12 +31,6 @@ import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
 // A predecessor's credential has to come to its end.
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
-const ENDPOINT = "com.example.clock";
-const CLOCK = defineCluster({
-  urn: "com.example.clock.v1",
-  revision: 1,
-  commands: [{ name: "now", class: "ephemeral", effect: "read", output: z.strictObject({ by: z.string() }) }],
-});
 const contract = compileContract([CLOCK], createValidators());
 const bucket = spaceNames("main").bucket.auth;
 
@@ -53,8 +46,7 @@ beforeAll(async () => {
   delivery = startDeliveryService(space);
   await delivery.ready();
   barrier = await barrierCaller(space, "auth-server");
-  service = await space.mint({ actor: "clock", capabilities: ["serve"] });
-  await space.call("endpoint-assign", { endpoint: ENDPOINT, owner: "acme" });
+  service = await clockService(space);
 });
 afterAll(async () => {
   await sessions.closeAll();
@@ -122,17 +114,7 @@ test("W131.07 W131L.08 W132.12 it is found and fenced: once its successor serves
   expect(await barrier.liveness(holder)).toMatchObject([{ ...holder, state: "live", found: 1 }]);
 
   const all = await tap(await frontRoot(space, "main"), `cotal.main.ep.reply.com_example_clock.${instanceId}.1.>`);
-  const host = await hostEndpoint(
-    { servers: [space.url], credentials: { kind: "static", text: service.text } },
-    {
-      endpoint: ENDPOINT,
-      clusters: [CLOCK],
-      instanceId,
-      handlers: handlersOf(CLOCK, { now: () => Promise.resolve({ by: "new" }) }),
-    },
-  );
-  onTestFinished(() => host.drain());
-  expect(host).toMatchObject({ instanceId, epoch: 2 });
+  await expectTakenOver(space, service, instanceId);
   expect(await rowAt(endpointKey.cred(ENDPOINT, instanceId, old.userKey))).toMatchObject({ state: "revoked" });
   const before = { heard: old.heard.length, replies: all.messages.length };
   for (let n = 0; n < 50; n += 1) {

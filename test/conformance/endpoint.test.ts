@@ -14,10 +14,11 @@ import { join } from "node:path";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { frontRoot } from "../support/holders.ts";
-import { type Probe, type Tap, createProber, publishOptions, tap, until } from "../support/probe.ts";
+import { type Probe, type Tap, createProber, publishOptions, tap } from "../support/probe.ts";
 import { failure } from "../support/refusal.ts";
 import { type Sessions, type TestSession, sessionsOf } from "../support/sessions.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 
 const ENDPOINT = "com.example.echo";
 const AT = "com_example_echo";

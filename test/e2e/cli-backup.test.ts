@@ -18,10 +18,11 @@ import { startDeliveryService } from "../support/delivery-service.ts";
 import { freePort } from "../support/nats-server.ts";
 import { api, dump } from "../support/raw-jetstream.ts";
 import { failure } from "../support/refusal.ts";
-import { type TestSession, sessionsOf, take, texts, until } from "../support/sessions.ts";
+import { type TestSession, sessionsOf, take, texts } from "../support/sessions.ts";
 import { type Minted, startSpace } from "../support/space.ts";
 import { lookInto } from "../support/store-looker.ts";
 import { backstopOf, copiesOf, markerOf, rowsOf } from "../support/stored-copies.ts";
+import { until } from "../support/until.ts";
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 240_000 });
 

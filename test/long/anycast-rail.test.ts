@@ -9,8 +9,9 @@ import { type DeliveryWorld, startDeliveryWorld } from "../support/delivery-worl
 import { api, dump, put } from "../support/raw-jetstream.ts";
 import { frontRoot } from "../support/holders.ts";
 import { seeded } from "../support/seeded.ts";
-import { type TestSession, take, until } from "../support/sessions.ts";
+import { type TestSession, take } from "../support/sessions.ts";
 import { type RawHolder, rawHolder } from "../support/takes.ts";
+import { until } from "../support/until.ts";
 
 let world: DeliveryWorld;
 let serial = 0;
@@ -41,6 +42,11 @@ async function noticesTo(session: TestSession): Promise<{ event: string; seq: nu
       return { event: notice.event, seq: notice.seq, taker: notice.taker.id, id: message.id };
     });
 }
+
+const hasNotices = (session: TestSession, count: number) => async (): Promise<true | string> => {
+  const { length } = await noticesTo(session);
+  return length >= count || `${length} notices of ${count}`;
+};
 
 describe("W81.02 W81.03 what the rail takes", () => {
   test("W81.02 a take with another reply target, or none, is dropped unanswered; the daemon goes on", async () => {
@@ -150,7 +156,7 @@ describe("W81.02 W81.03 what the rail takes", () => {
     });
     expect(stored["duplicate"]).toBeUndefined();
     expect(await bob.take(await bob.body(seq, id))).toBe("ok");
-    await until("alice was told", async () => (await noticesTo(alice)).length === 1);
+    await until("alice was told", hasNotices(alice, 1));
     expect(await noticesTo(alice)).toMatchObject([{ event: "taken", seq, id: squatted }]);
   }, 30_000);
 });
@@ -194,7 +200,7 @@ describe("W81.10 races over a real broker, two daemons", () => {
       expect([took, cancelled.state]).toEqual(isTaken ? ["ok", "taken"] : ["cancelled", "cancelled"]);
       expect(await patient(() => alice.asked.status({ seq, id }))).toMatchObject({ state: cancelled.state });
     }
-    await until("all are told", async () => (await noticesTo(alice)).length === taken.size);
+    await until("all are told", hasNotices(alice, taken.size));
     expect(new Set((await noticesTo(alice)).map(({ seq }) => seq))).toEqual(taken);
   }, 120_000);
 
@@ -209,7 +215,7 @@ describe("W81.10 races over a real broker, two daemons", () => {
       expect(took.toSorted()).toEqual(["ok", "taken"]);
       winners.push((took[0] === "ok" ? bob : carol).me.actor);
     }
-    await until("all are told", async () => (await noticesTo(alice)).length === winners.length);
+    await until("all are told", hasNotices(alice, winners.length));
     expect((await noticesTo(alice)).map(({ taker }) => taker.split(".")[1])).toEqual(winners);
   }, 120_000);
 });
@@ -262,7 +268,7 @@ describe("W81.16 W81.17 daemons that are killed in between", () => {
       expect(cancelled.state).toBe(took === "ok" ? "taken" : "cancelled");
     }
     const taken = ends.filter(({ took }) => took === "ok").map(({ seq }) => seq);
-    await until("all are told", async () => (await noticesTo(alice)).length >= taken.length, 30_000);
+    await until("all are told", hasNotices(alice, taken.length), 30_000);
     expect((await noticesTo(alice)).map(({ seq }) => seq).toSorted((a, b) => a - b)).toEqual(taken);
     const store = await world.space.store();
     for (const { seq, took } of ends) {

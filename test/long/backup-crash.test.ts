@@ -20,10 +20,11 @@ import { startDeliveryService } from "../support/delivery-service.ts";
 import { type TestBroker, startBroker } from "../support/nats-server.ts";
 import { dump } from "../support/raw-jetstream.ts";
 import { failure } from "../support/refusal.ts";
-import { sessionsOf, until } from "../support/sessions.ts";
+import { sessionsOf } from "../support/sessions.ts";
 import { startSpace } from "../support/space.ts";
 import { lookInto } from "../support/store-looker.ts";
 import { markerOf } from "../support/stored-copies.ts";
+import { until } from "../support/until.ts";
 
 const ROOT = join(import.meta.dirname, "..", "..");
 const folder = mkdtempSync(join(tmpdir(), "cotal-crash-"));

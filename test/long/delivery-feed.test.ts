@@ -17,9 +17,9 @@ import { newKey } from "../../shared/trust/keys.ts";
 import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
 import { accountKeys, daemonCredential, freshHolder } from "../support/holders.ts";
 import { failure } from "../support/refusal.ts";
-import { until as untilWithin } from "../support/sessions.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
 import { copiesOf, markerOf } from "../support/stored-copies.ts";
+import { until as untilWithin } from "../support/until.ts";
 
 const BUCKET = "cotal_membership_main";
 

@@ -11,10 +11,11 @@ import { type DeliveryService, startDeliveryService } from "../support/delivery-
 import { readLease } from "../../shared/broker/lease.ts";
 import { joining, startFanoutRig } from "../support/fanout-rig.ts";
 import { inGroups } from "../support/member-groups.ts";
-import { type Sessions, type TestSession, sessionsOf, take, texts, until } from "../support/sessions.ts";
+import { type Sessions, type TestSession, sessionsOf, take, texts } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 import { stopProcess } from "../support/stopped.ts";
 import { copiesOf, markerOf, rowsOf } from "../support/stored-copies.ts";
+import { until } from "../support/until.ts";
 
 vi.setConfig({ testTimeout: 180_000 });
 

@@ -3,23 +3,15 @@
  * stood for a minute, in a space of either kind, and the next registration of that instance, which it asks for, clears it.
  */
 import { expect, onTestFinished, test, vi } from "vitest";
-import { z } from "zod";
-import { defineCluster, handlersOf, hostEndpoint } from "../../shared/endpoint/index.ts";
 import { CheckAnswer, type Finding } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import type { EndpointGateRow } from "../../shared/protocol/ledger/endpoint-rows.ts";
 import { startAuthService } from "../support/auth-service.ts";
+import { ENDPOINT, clockService, expectTakenOver } from "../support/clock-endpoint.ts";
 import { put } from "../support/raw-jetstream.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 
 // A gate is told of when it has stood for a minute.
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 120_000 });
-
-const ENDPOINT = "com.example.clock";
-const CLOCK = defineCluster({
-  urn: "com.example.clock.v1",
-  revision: 1,
-  commands: [{ name: "now", class: "ephemeral", effect: "read", output: z.strictObject({ by: z.string() }) }],
-});
 
 const gatesIn = async (space: TestSpace): Promise<readonly Finding[]> =>
   CheckAnswer.parse(await space.call("check", {}, { deadlineMs: 30_000 })).findings.filter(
@@ -40,8 +32,7 @@ const left = (owner: string, instanceId: string): EndpointGateRow => ({
 test("A.08 W131L.06 static credentials: the dead gate is named after a minute, and the registration that is asked for completes it", async () => {
   const space = await startSpace();
   onTestFinished(() => space.stop());
-  const service = await space.mint({ actor: "clock", capabilities: ["serve"] });
-  await space.call("endpoint-assign", { endpoint: ENDPOINT, owner: "acme" });
+  const service = await clockService(space);
   const { owner } = service.view.principal;
   const instanceId = "deadinstancedeadinstanceaa";
   const key = `$KV.cotal_auth_main.epgate.com_example_clock.${instanceId}`;
@@ -56,17 +47,7 @@ test("A.08 W131L.06 static credentials: the dead gate is named after a minute, a
         next: expect.stringContaining(instanceId) as string,
       },
     ]);
-  const host = await hostEndpoint(
-    { servers: [space.url], credentials: { kind: "static", text: service.text } },
-    {
-      endpoint: ENDPOINT,
-      clusters: [CLOCK],
-      instanceId,
-      handlers: handlersOf(CLOCK, { now: () => Promise.resolve({ by: "new" }) }),
-    },
-  );
-  onTestFinished(() => host.drain());
-  expect(host).toMatchObject({ instanceId, epoch: 2 });
+  await expectTakenOver(space, service, instanceId);
   expect(await gatesIn(space)).toEqual([]);
 });
 

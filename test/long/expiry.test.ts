@@ -12,8 +12,9 @@ import { formatCreds } from "../../shared/trust/creds.ts";
 import { mintUser } from "../../shared/trust/jwt.ts";
 import { newKey } from "../../shared/trust/keys.ts";
 import { accountKeys } from "../support/holders.ts";
-import { type Sessions, sessionsOf, take, texts, until } from "../support/sessions.ts";
+import { type Sessions, sessionsOf, take, texts } from "../support/sessions.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 import { sleep } from "../support/vitals.ts";
 
 let space: TestSpace;

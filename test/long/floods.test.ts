@@ -4,8 +4,9 @@
  */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Flooder, flooder, subscribeToTheLimit } from "../support/floods.ts";
-import { type Sessions, type TestSession, sessionsOf, until } from "../support/sessions.ts";
+import { type Sessions, type TestSession, sessionsOf } from "../support/sessions.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 import { heapMiB, residentMiB, sleep, unheardRejections } from "../support/vitals.ts";
 
 /** Generous: an honest client waits no longer than this for anything, whatever the flood. */

@@ -5,8 +5,9 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { sys } from "../../shared/protocol/base/broker-subjects.ts";
 import { daemonCredential, freshHolder } from "../support/holders.ts";
-import { type Sessions, type TestSession, sessionsOf, until } from "../support/sessions.ts";
+import { type Sessions, type TestSession, sessionsOf } from "../support/sessions.ts";
 import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 import { residentMiB, sleep, unheardRejections } from "../support/vitals.ts";
 
 const AGENTS = 300;
@@ -84,7 +85,10 @@ test("300 agents are present and reached; 60 are put out for good, and nobody el
   // At rest: heartbeats at their normal pace, and nobody is ever taken for gone.
   const end = performance.now() + PRESENT_MS;
   const gaps: string[] = [];
-  await until("all are in the roster", async () => (await readsRoster(operator)).length === AGENTS + 1);
+  await until("all are in the roster", async () => {
+    const { length } = await readsRoster(operator);
+    return length === AGENTS + 1 || `${length} of them`;
+  });
   while (performance.now() < end) {
     const live = new Set(await readsRoster(operator));
     gaps.push(...names.filter((name) => !live.has(name)));

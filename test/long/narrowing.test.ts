@@ -12,9 +12,10 @@ import { ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import { type AuthService, startAuthService } from "../support/auth-service.ts";
 import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
 import { inGroups } from "../support/member-groups.ts";
-import { type Sessions, type TestSession, sessionsOf, take, texts, until } from "../support/sessions.ts";
+import { type Sessions, type TestSession, sessionsOf, take, texts } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 import { copiesOf, markerOf, rowsOf } from "../support/stored-copies.ts";
+import { until } from "../support/until.ts";
 
 vi.setConfig({ testTimeout: 90_000 });
 

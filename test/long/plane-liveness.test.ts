@@ -5,9 +5,10 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
 import { frontRoot } from "../support/holders.ts";
 import { put } from "../support/raw-jetstream.ts";
-import { type Sessions, type TestSession, sessionsOf, until } from "../support/sessions.ts";
+import { type Sessions, type TestSession, sessionsOf } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 import { stopProcess } from "../support/stopped.ts";
+import { until } from "../support/until.ts";
 
 const LEASE = "$KV.cotal_leases_main.lease.delivery.fanout.0";
 

@@ -9,9 +9,10 @@ import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { GROUP_CHECK } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
 import { startDeliveryService } from "../support/delivery-service.ts";
 import { failure } from "../support/refusal.ts";
-import { sessionsOf, until } from "../support/sessions.ts";
+import { sessionsOf } from "../support/sessions.ts";
 import { startSpace } from "../support/space.ts";
 import { copiesOf, markerOf } from "../support/stored-copies.ts";
+import { until } from "../support/until.ts";
 
 vi.setConfig({ testTimeout: 240_000 });
 

@@ -2,8 +2,9 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { AckBody, jsAck, jsApi } from "../../shared/protocol/base/broker-subjects.ts";
 import { dmDurable, spaceNames } from "../../shared/protocol/base/names.ts";
-import { type Sessions, sessionsOf, until } from "../support/sessions.ts";
+import { type Sessions, sessionsOf } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 import { sleep } from "../support/vitals.ts";
 
 const HANDLING_MS = 180_000;

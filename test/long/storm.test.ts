@@ -7,8 +7,9 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { CotalError, type InboxItem } from "../../shared/client/index.ts";
 import { inflict, schedule } from "../support/chaos.ts";
 import { type Draw, drawFor, seeded } from "../support/seeded.ts";
-import { type Sessions, type TestSession, sessionsOf, until } from "../support/sessions.ts";
+import { type Sessions, type TestSession, sessionsOf } from "../support/sessions.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 import { heapMiB, sleep, unheardRejections } from "../support/vitals.ts";
 
 const STORM_MS = 180_000;

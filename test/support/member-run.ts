@@ -11,9 +11,10 @@ import { faultsOf, postsOf, watchAcks } from "./member-faults.ts";
 import { type Death, MEMBER_ACK_WAIT_MS, startMember } from "./member-process.ts";
 import { api } from "./raw-jetstream.ts";
 import type { Draw } from "./seeded.ts";
-import { sessionsOf, until } from "./sessions.ts";
+import { sessionsOf } from "./sessions.ts";
 import { type TestSpace, startSpace } from "./space.ts";
 import { backstopOf, markerOf, rowsOf } from "./stored-copies.ts";
+import { until } from "./until.ts";
 import { dlvDurable } from "../../shared/protocol/base/names.ts";
 
 export type Kills = Readonly<Record<Death | "daemon" | "broker", number>>;

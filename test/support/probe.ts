@@ -108,12 +108,3 @@ export async function tap(nc: NatsConnection, subject: string, queue?: string): 
     stop: () => subscription.unsubscribe(),
   };
 }
-
-/** Polls until the condition holds; throws after a generous deadline. */
-export async function until(what: string, holds: () => boolean | Promise<boolean>, ms = 25_000): Promise<void> {
-  const end = performance.now() + ms;
-  while (!(await holds())) {
-    if (performance.now() > end) throw new Error(`waited ${ms} ms in vain until ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}

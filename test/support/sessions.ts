@@ -59,13 +59,4 @@ export async function take(session: Session, count: number): Promise<InboxItem[]
   return items;
 }
 
-/** Waits until the condition holds; the deadline is generous and only bounds a failure. */
-export async function until(what: string, holds: () => boolean | Promise<boolean>, ms = 25_000): Promise<void> {
-  const end = performance.now() + ms;
-  while (!(await holds())) {
-    if (performance.now() > end) throw new Error(`still not so after ${ms} ms: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
-
 export const texts = (items: readonly InboxItem[]): string[] => items.map((item) => item.text);

@@ -8,7 +8,8 @@ import { randomBytes } from "node:crypto";
 import { type FastifyInstance, fastify } from "fastify";
 import { NO_COMMANDS } from "../../shared/grants/client-profiles.ts";
 import { Account } from "../../shared/grants/row.ts";
-import { drawLifecycleUid, isConnId, principal } from "../../shared/protocol/base/principals.ts";
+import { CONN_ID } from "../../shared/protocol/base/grammar.ts";
+import { drawLifecycleUid, principal } from "../../shared/protocol/base/principals.ts";
 import { type BearerClaims, bearerSigner, newBearerJwk, signBearer, verifyBearer } from "../../shared/trust/bearer.ts";
 import { type CalloutRequest, allowResponse, denyResponse } from "../../shared/trust/callout.ts";
 import { mintUser } from "../../shared/trust/jwt.ts";
@@ -128,7 +129,7 @@ export async function startSmallExchange(space: CalloutSpace): Promise<SmallExch
       if (!verified.ok) return deny(verified.fault);
       const { act, exp } = verified.claims;
       const [uid, inboxNonce = ""] = name.split("_");
-      if (!isConnId(name) || uid !== act.lifecycleUid) return deny("the name is no connId");
+      if (!CONN_ID.test(name) || uid !== act.lifecycleUid) return deny("the name is no connId");
       if (exchange.revoked.has(act.actor)) return deny("the actor was revoked");
       const { jwt } = await mintUser({
         profile: "agent",

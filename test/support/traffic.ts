@@ -8,7 +8,7 @@ import type { Session } from "../../shared/client/index.ts";
 import { streamState } from "../../shared/broker/ensure.ts";
 import { storedMessages } from "../../shared/backup/messages.ts";
 import { toCotalError } from "../../shared/protocol/base/errors.ts";
-import { until } from "./sessions.ts";
+import { until } from "./until.ts";
 
 export const CHANNEL = "traffic";
 

@@ -1,4 +1,4 @@
-/** The small parts of a daemon: back-off, releasers, the drain's phases, trace context, exit codes. */
+/** The small parts of a daemon: back-off, releasers, the drain's phases, exit codes. */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createBackoff } from "../../shared/daemon/backoff.ts";
@@ -6,9 +6,7 @@ import { drainPhases } from "../../shared/daemon/drain.ts";
 import { EXIT_CODES, ExitCode, exitCodeOf } from "../../shared/daemon/exit-codes.ts";
 import { createLog } from "../../shared/daemon/log.ts";
 import { createReleasers, within } from "../../shared/daemon/releasers.ts";
-import { childTrace, formatTraceparent, newTrace, parseTraceparent } from "../../shared/daemon/trace.ts";
 import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
-import { nearMissText } from "../support/near-miss.ts";
 import { refusal } from "../support/refusal.ts";
 
 describe("back-off", () => {
@@ -181,57 +179,6 @@ describe("the phases of a drain", () => {
       { drainMs: 100, now: () => now, log },
     );
     expect(begun).toBe(true);
-  });
-});
-
-describe("trace context", () => {
-  const text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-  const trace = { traceId: "4bf92f3577b34da6a3ce929d0e0e4736", spanId: "00f067aa0ba902b7", sampled: true };
-
-  test("the sample of the W3C reads and writes", () => {
-    expect(parseTraceparent(text)).toEqual(trace);
-    expect(formatTraceparent(trace)).toBe(text);
-    expect(parseTraceparent(text.replace(/01$/, "00"))?.sampled).toBe(false);
-    expect(parseTraceparent(text.replace(/01$/, "03"))?.sampled).toBe(true);
-    expect(parseTraceparent(text.replace(/^00/, "01").concat("-more"))).toEqual(trace);
-  });
-
-  test.each([
-    undefined,
-    7,
-    {},
-    "",
-    text.toUpperCase(),
-    text.replace(/^00/, "ff"),
-    `${text}-more`,
-    `${text}\n`,
-    "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
-    "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
-    text.slice(0, -1),
-    ` ${text}`,
-  ])("%j is ignored like an absent one", (value) => {
-    expect(parseTraceparent(value)).toBeUndefined();
-  });
-
-  test("near misses are read as a lawful trace or not at all", () => {
-    fc.assert(
-      fc.property(nearMissText([text]), (near) => {
-        const { traceId, spanId } = parseTraceparent(near) ?? trace;
-        expect([/^[0-9a-f]{32}$/.test(traceId), /^[0-9a-f]{16}$/.test(spanId)]).toEqual([true, true]);
-      }),
-      { numRuns: 1000 },
-    );
-  });
-
-  test("a child keeps the trace and has a span of its own; zeros are never drawn", () => {
-    const zeros = (size: number) => new Uint8Array(size);
-    const ones = (size: number) => new Uint8Array(size).fill(0x11);
-    expect(childTrace(trace, ones)).toEqual({ ...trace, spanId: "1111111111111111" });
-    expect(parseTraceparent(formatTraceparent(newTrace(zeros, false)))).toEqual({
-      traceId: `${"0".repeat(31)}1`,
-      spanId: `${"0".repeat(15)}1`,
-      sampled: false,
-    });
   });
 });
 

@@ -1,6 +1,8 @@
 /** Rows of the identity ledger as closed schemas, and their keys. */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { readHead } from "../../shared/ledger/moves.ts";
+import { principal } from "../../shared/protocol/base/principals.ts";
 import {
   AclRow,
   ActivationStage,
@@ -9,10 +11,11 @@ import {
   GateRow,
   HeadRow,
   UidRow,
-  headMatchesKey,
   ledgerKey,
 } from "../../shared/protocol/ledger/rows.ts";
 import { channels, lifecycleUids, principals } from "../support/arbitraries.ts";
+import { memoryLedger } from "../support/memory-ledger.ts";
+import { failure } from "../support/refusal.ts";
 
 const UID = "abcdefghijklmnopqrstuvwxyz";
 const USER = `U${"A".repeat(55)}`;
@@ -122,10 +125,15 @@ describe("keys", () => {
     expect(ledgerKey.member(p, UID, "a".repeat(4096)).length).toBeLessThan(300);
   });
 
-  test("W131.03 a head belongs to its own key only", () => {
-    const row = HeadRow.parse({ ...head, state: "active" });
-    expect(headMatchesKey(row, { owner: "local", actor: "a" })).toBe(true);
-    expect(headMatchesKey(row, { owner: "local", actor: "b" })).toBe(false);
-    expect(headMatchesKey(row, { owner: "other", actor: "a" })).toBe(false);
-  });
+  test.each([principal("local", "b"), principal("other", "a")])(
+    "W131.03 a head is none under the key of %j",
+    async (other) => {
+      const own = principal("local", "a");
+      const row = HeadRow.parse({ ...head, state: "active" });
+      const ledger = memoryLedger();
+      for (const p of [own, other]) ledger.put("records", ledgerKey.head(p), row);
+      expect((await readHead(ledger.store(), own))?.value).toEqual(row);
+      expect(await failure(readHead(ledger.store(), other))).toMatchObject({ code: "failed-precondition" });
+    },
+  );
 });

@@ -1,7 +1,7 @@
 /** Principals: one identity, two spellings, and refusal where another token is rewritten. */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { DERIVED_OWNER_TOKEN } from "../../shared/protocol/base/grammar.ts";
+import { CONN_ID, DERIVED_OWNER_TOKEN } from "../../shared/protocol/base/grammar.ts";
 import { inboxGrant, inboxPrefix } from "../../shared/protocol/base/broker-subjects.ts";
 import {
   OPEN_OWNER,
@@ -11,7 +11,6 @@ import {
   drawLifecycleUid,
   drawNonce,
   encodeToken,
-  isConnId,
   isLifecycleUid,
   isOwnerToken,
   parseDashForm,
@@ -133,7 +132,7 @@ describe("the connection id (decision H61)", () => {
 
   test("it is the UID and the nonce, and scopes the inbox", () => {
     expect(connId(uid, nonce)).toBe(`${uid}_${nonce}`);
-    expect(isConnId(connId(uid, nonce))).toBe(true);
+    expect(CONN_ID.test(connId(uid, nonce))).toBe(true);
     expect(inboxPrefix(uid, nonce)).toBe(`_INBOX_${uid}_${nonce}`);
     expect(inboxGrant(uid, nonce)).toBe(`_INBOX_${uid}_${nonce}.>`);
   });
@@ -142,7 +141,7 @@ describe("the connection id (decision H61)", () => {
     "a nonce %j is refused: it could widen the grant",
     (bad) => {
       expect(refusal(() => connId(uid, bad)).code).toBe("bad-request");
-      expect(isConnId(`${uid}_${bad}`)).toBe(false);
+      expect(CONN_ID.test(`${uid}_${bad}`)).toBe(false);
     },
   );
 

@@ -54,7 +54,6 @@ const TEXT_PARSERS: Readonly<Record<string, (text: string) => unknown>> = {
     return split !== undefined && subjects.isSurfaceable(split);
   },
   parseTake: subjects.parseTake,
-  parseLive: subjects.parseLive,
   isReplyUnder: (text) => subjects.isReplyUnder(text, `${text}.reply.x`),
   isReservedSubject: subjects.isReservedSubject,
   spaceToken: subjects.spaceToken,
@@ -79,7 +78,6 @@ const TEXT_PARSERS: Readonly<Record<string, (text: string) => unknown>> = {
   principal: (text) => principals.principal(text, text),
   isOwnerToken: principals.isOwnerToken,
   connId: (text) => principals.connId(UID, text),
-  isConnId: principals.isConnId,
   parseJoinLink,
   replayWindowMs: config.replayWindowMs,
   registryKey: config.registryKey,

@@ -6,8 +6,8 @@
  */
 import { type LedgerStore, type Row, readRow } from "../../../shared/ledger/store.ts";
 import { CotalError, ErrorCode, Outcome } from "../../../shared/protocol/base/errors.ts";
-import { type Principal, dotForm } from "../../../shared/protocol/base/principals.ts";
-import { ActorRow, actorKey, actorMatchesKey } from "../../../shared/protocol/ledger/actor-rows.ts";
+import { type Principal, dotForm, samePrincipal } from "../../../shared/protocol/base/principals.ts";
+import { ActorRow, actorKey } from "../../../shared/protocol/ledger/actor-rows.ts";
 import { beyond } from "./envelope.ts";
 
 /** A delegation is no deeper than this. */
@@ -17,7 +17,7 @@ export const MAX_DEPTH = 8;
 export async function readActor(ledger: LedgerStore, p: Principal): Promise<Row<ActorRow> | undefined> {
   const key = actorKey.actor(p);
   const row = await readRow(ledger, "auth", key, ActorRow);
-  if (row === undefined || actorMatchesKey(row.value, p)) return row;
+  if (row === undefined || samePrincipal(row.value, p)) return row;
   throw new CotalError(ErrorCode.FailedPrecondition, `the ledger row ${key} names another actor`, {
     outcome: Outcome.NotExecuted,
     next: "nothing is decided on it; compare it with a backup, or restore the space",

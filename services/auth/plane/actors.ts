@@ -19,11 +19,12 @@ import { checkName } from "../../../shared/protocol/chat/presence.ts";
 import { grantedCapabilities } from "../../../shared/protocol/endpoint/capabilities.ts";
 import { ActorRow, actorKey } from "../../../shared/protocol/ledger/actor-rows.ts";
 import { touchAcl } from "./acl.ts";
+import { activationOf } from "./activation.ts";
 import { outOfBounds, readActor } from "./actor-reads.ts";
 import type { ActorAdministration, ActorLists, Grant, ListedActors } from "./authority-type.ts";
 import { enterDaemon } from "./daemons.ts";
 import { createServing } from "./serving.ts";
-import { activationOf, demandChosen } from "./enrol.ts";
+import { demandChosen } from "./enrol.ts";
 import { beyond, normalised } from "./envelope.ts";
 import { type NarrowedList, carryThrough, takenBack } from "./narrowing.ts";
 import { type PlaneParts, demandPlane, refusal, settled } from "./parts.ts";
@@ -138,7 +139,7 @@ async function narrowedTo(parts: PlaneParts, row: ActorRow): Promise<NarrowedLis
 
 async function endRevoked(parts: PlaneParts, p: Principal, { lifecycleUid: uid }: ActorRow): Promise<void> {
   // An enrolment that stands still may not have begun it yet, and must not begin it after the new one.
-  await settled(parts, () => beginToEnd(parts, activationOf(parts, p, uid)));
+  await settled(parts, () => beginToEnd(parts, activationOf(parts, "enrol", p, uid)));
   await finishEnd(parts, p, uid);
 }
 

@@ -28,9 +28,9 @@ import {
   PRINCIPAL_TOKEN,
   ROOT_CREDENTIAL_ID,
 } from "../../../shared/protocol/base/grammar.ts";
-import { type Principal, dotForm } from "../../../shared/protocol/base/principals.ts";
+import { type Principal, dotForm, samePrincipal } from "../../../shared/protocol/base/principals.ts";
 import type { ActorRow } from "../../../shared/protocol/ledger/actor-rows.ts";
-import { CredentialRow, GateRow, HeadRow, headMatchesKey, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
+import { CredentialRow, GateRow, HeadRow, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
 import { outOfBounds, readActor } from "./actor-reads.ts";
 import type { Authority, BearerAct, Checked, OpenedCommands, Refused, Stamp } from "./authority-type.ts";
 import { readChatGrant } from "./chat/check-chat.ts";
@@ -159,7 +159,7 @@ function ofActor(row: ActorRow | undefined, who: Principal, uid: string): Refuse
 
 function ofHead(head: HeadRow | undefined, who: Principal, act: BearerAct): Refused | undefined {
   if (head === undefined) return refuse(ErrorCode.FailedPrecondition, `${dotForm(who)} has no lifecycle`);
-  if (!headMatchesKey(head, who)) {
+  if (!samePrincipal(head, who)) {
     return refuse(ErrorCode.FailedPrecondition, `the lifecycle head of ${dotForm(who)} names another alias`);
   }
   if (head.state !== "active" || head.lifecycleUid !== act.lifecycleUid) {

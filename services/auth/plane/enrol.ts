@@ -5,8 +5,7 @@
  * read ACL, gate opened) · root credential row · gate touched · head stamped.
  *
  * Invariants
- * 1. The lifecycle UID is the row's, and the operation's id comes from it, so every retry, from any
- *    process, is the same operation.
+ * 1. The lifecycle UID is the row's, and the operation is its one activation (`activation.ts`).
  * 2. An existing lifecycle needs no plane; a new one does (decision H45): where that is another process, it is
  *    asked to begin it (`elsewhere.ts`).
  * 3. The row is read again once the head is active and before the gate opens: whoever revokes it either
@@ -15,11 +14,10 @@
  * 4. New names of one owner are counted and made one after another: many at once are no more than allowed.
  */
 import { createHash, timingSafeEqual } from "node:crypto";
-import { type ActivationRequest, activate } from "../../../shared/ledger/activation.ts";
+import { activate } from "../../../shared/ledger/activation.ts";
 import { enterCredential } from "../../../shared/ledger/entry.ts";
 import { ROOT_LIFE_SECONDS, rootCredentialId } from "../../../shared/ledger/root.ts";
 import { type Row, createOrRead, readRow } from "../../../shared/ledger/store.ts";
-import { canonicalDigest } from "../../../shared/protocol/base/canonical.ts";
 import { type CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import { DERIVED_OWNER_TOKEN } from "../../../shared/protocol/base/grammar.ts";
 import { type Principal, dotForm, drawLifecycleUid, principal } from "../../../shared/protocol/base/principals.ts";
@@ -27,6 +25,7 @@ import { checkName } from "../../../shared/protocol/chat/presence.ts";
 import { type ActorRow, actorKey } from "../../../shared/protocol/ledger/actor-rows.ts";
 import { AclRow, GateRow, HeadRow, ledgerKey } from "../../../shared/protocol/ledger/rows.ts";
 import { aclOf, touchAcl } from "./acl.ts";
+import { activationOf } from "./activation.ts";
 import { outOfBounds, readActor } from "./actor-reads.ts";
 import type { Enrolled, SignIn } from "./authority-type.ts";
 import { normalised } from "./envelope.ts";
@@ -203,7 +202,7 @@ async function firstRow(parts: PlaneParts, p: Principal, who: Newcomer): Promise
 async function begin(parts: PlaneParts, row: Row<ActorRow>, p: Principal): Promise<void> {
   await demandPlane(parts);
   const { lifecycleUid: uid, role } = row.value;
-  await activate(parts.ledger, activationOf(parts, p, uid), async () => {
+  await activate(parts.ledger, activationOf(parts, "enrol", p, uid), async () => {
     await parts.makeDurables(p, uid, role);
     await createOrRead(parts.ledger, "acl", ledgerKey.acl(p, uid), AclRow, firstAcl(row.value, parts.now()));
     const now = await readActor(parts.ledger, p);
@@ -217,23 +216,6 @@ async function begin(parts: PlaneParts, row: Row<ActorRow>, p: Principal): Promi
     // Whoever narrowed the row before this reading may have found no read ACL to narrow.
     if (now.revision !== row.revision) await touchAcl(parts, now.value, uid);
   });
-}
-
-/** The activation of the lifecycle that an actor's row names, whoever drives it. */
-export function activationOf(
-  { managerInstance, now, random }: Pick<PlaneParts, "managerInstance" | "now" | "random">,
-  p: Principal,
-  uid: string,
-): ActivationRequest {
-  return {
-    opId: `enrol-${uid}`,
-    principal: p,
-    requestDigest: canonicalDigest({ principal: dotForm(p), uid }),
-    managerInstance,
-    uid,
-    now: now(),
-    random,
-  };
 }
 
 function firstAcl(row: ActorRow, at: number): AclRow {

@@ -16,7 +16,7 @@ import { type IssueRequest, issue, renew } from "../../../shared/ledger/issuance
 import { retireIssuance, revokeHandle } from "../../../shared/ledger/issuance-end.ts";
 import { type Resolved, callerAuthority } from "../../../shared/ledger/resolve-issued.ts";
 import { ErrorCode, badRequest } from "../../../shared/protocol/base/errors.ts";
-import { dotForm, principal } from "../../../shared/protocol/base/principals.ts";
+import { dotForm, principal, samePrincipal } from "../../../shared/protocol/base/principals.ts";
 import type { Caller } from "../../../shared/protocol/endpoint/grammar.ts";
 import { isSameRef } from "../../../shared/protocol/ledger/issued-rows.ts";
 import type { CredentialRow } from "../../../shared/protocol/ledger/rows.ts";
@@ -79,9 +79,7 @@ async function demandGrantNamed({ ledger }: PlaneParts, { ref, sources }: IssueR
   const p = principal(ref.owner, ref.actor);
   const row = await readActor(ledger, p);
   if (row === undefined) return;
-  const isNamed = sources.some(
-    (one) => one.kind === "grant" && one.owner === p.owner && one.actor === p.actor && one.revision === row.revision,
-  );
+  const isNamed = sources.some((one) => one.kind === "grant" && samePrincipal(one, p) && one.revision === row.revision);
   if (isNamed) return;
   throw refusal(
     ErrorCode.FailedPrecondition,

@@ -13,15 +13,11 @@ import { readReservation } from "../../../shared/ledger/reservation.ts";
 import { managedRetirementOpId } from "../../../shared/ledger/retirement.ts";
 import { CotalError, toCotalError } from "../../../shared/protocol/base/errors.ts";
 import { type Principal, principal } from "../../../shared/protocol/base/principals.ts";
-import { GateRow, HeadRow, type OperationKind, ledgerKey, uidOfGate } from "../../../shared/protocol/ledger/rows.ts";
-import type { PlaneParts } from "./parts.ts";
+import { type GateOperation, GateRow, HeadRow, ledgerKey, uidOfGate } from "../../../shared/protocol/ledger/rows.ts";
+import type { LedgerPage, PlaneParts } from "./parts.ts";
 import { finishEnd } from "./retire.ts";
 
-export type HeldGate = Principal & {
-  readonly lifecycleUid: string;
-  readonly kind: OperationKind;
-  readonly opId: string;
-};
+export type HeldGate = Principal & GateOperation & { readonly lifecycleUid: string };
 
 export type HeldGates = {
   readonly held: readonly HeldGate[];
@@ -35,32 +31,39 @@ type Parts = Pick<PlaneParts, "ledger" | "ledgerPage">;
 
 /** One page of gates, and those of them that are frozen. */
 export async function heldGates({ ledger, ledgerPage }: Parts, from?: number): Promise<HeldGates> {
-  const { rows, cursor } = await ledgerPage("auth", ledgerKey.allGates, from);
-  const held: HeldGate[] = [];
-  const unreadable: string[] = [];
-  for (const { key, value } of rows) {
+  return sorted(await ledgerPage("auth", ledgerKey.allGates, from), async (key, value) => {
     const uid = uidOfGate(key);
     const gate = GateRow.safeParse(value).data;
-    if (uid === undefined || gate === undefined) unreadable.push(key);
-    else if (gate.state === "frozen") {
-      const reserved = await readReservation(ledger, uid).catch(unlessOurs);
-      if (reserved === undefined) unreadable.push(key);
-      else held.push({ ...principal(reserved.value.owner, reserved.value.actor), lifecycleUid: uid, ...gate.op });
-    }
-  }
-  return { held, unreadable, ...(cursor === undefined ? {} : { cursor }) };
+    if (uid === undefined || gate === undefined) return "unreadable";
+    if (gate.state !== "frozen") return "free";
+    const reserved = await readReservation(ledger, uid).catch(unlessOurs);
+    if (reserved === undefined) return "unreadable";
+    return { ...principal(reserved.value.owner, reserved.value.actor), lifecycleUid: uid, ...gate.op };
+  });
 }
 
 /** One page of heads, and those that are retiring: the last step of an end comes after its gate is retired. */
 async function retiringHeads({ ledgerPage }: Parts, from?: number): Promise<HeldGates> {
-  const { rows, cursor } = await ledgerPage("records", ledgerKey.allHeads, from);
+  return sorted(await ledgerPage("records", ledgerKey.allHeads, from), (key, value) => {
+    const head = HeadRow.safeParse(value).data;
+    if (head === undefined || ledgerKey.head(head) !== key) return "unreadable";
+    if (head.state !== "retiring") return "free";
+    return { ...principal(head.owner, head.actor), lifecycleUid: head.lifecycleUid, ...head.op };
+  });
+}
+
+type Found = HeldGate | "free" | "unreadable";
+
+async function sorted(
+  { rows, cursor }: LedgerPage,
+  look: (key: string, value: unknown) => Found | Promise<Found>,
+): Promise<HeldGates> {
   const held: HeldGate[] = [];
   const unreadable: string[] = [];
   for (const { key, value } of rows) {
-    const head = HeadRow.safeParse(value).data;
-    if (head === undefined || ledgerKey.head(head) !== key) unreadable.push(key);
-    else if (head.state === "retiring")
-      held.push({ ...principal(head.owner, head.actor), lifecycleUid: head.lifecycleUid, ...head.op });
+    const found = await look(key, value);
+    if (found === "unreadable") unreadable.push(key);
+    else if (found !== "free") held.push(found);
   }
   return { held, unreadable, ...(cursor === undefined ? {} : { cursor }) };
 }

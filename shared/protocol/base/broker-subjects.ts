@@ -40,8 +40,6 @@ export const jsAck = {
   stream: (stream: string) => `$JS.ACK.${stream}.>`,
 } as const;
 
-export const FLOW_CONTROL = "$JS.FC.>";
-
 /** Subject of one KV key. */
 export function kvKey(bucket: string, key: string): string {
   return `${KV}.${bucket}.${key}`;

@@ -6,7 +6,7 @@
  * 2. The dot-form keys subjects, `from.id`, `card.id` and presence; the dash-form keys durables.
  * 3. A connection's nkey is never a principal.
  */
-import { CONN_ID, INBOX_NONCE, LIFECYCLE_UID, OWNER_TOKEN, PRINCIPAL_TOKEN } from "./grammar.ts";
+import { INBOX_NONCE, LIFECYCLE_UID, OWNER_TOKEN, PRINCIPAL_TOKEN } from "./grammar.ts";
 import { badRequest } from "./errors.ts";
 
 export type Principal = { readonly owner: string; readonly actor: string };
@@ -78,10 +78,6 @@ export function connId(lifecycleUid: string, nonce: string): string {
     throw badRequest("the inbox nonce must be 22 to 64 letters or digits");
   }
   return `${lifecycleUid}_${nonce}`;
-}
-
-export function isConnId(text: string): boolean {
-  return CONN_ID.test(text);
 }
 
 /**

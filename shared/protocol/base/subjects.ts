@@ -226,22 +226,9 @@ export type TakeSubject = Principal & { readonly role: string };
 
 /** Splits a take request (§8.1): svc-like layout, never a delivery. */
 export function parseTake(subject: string): TakeSubject | undefined {
-  return threeAfter(subject, "take", (role_, owner, actor) => ({ role: role_, owner, actor }));
-}
-
-/** Splits a liveness request (§6.1). */
-export function parseLive(subject: string): { plane: Plane; owner: string; actor: string } | undefined {
-  return threeAfter(subject, "live", (plane, owner, actor) => (isPlane(plane) ? { plane, owner, actor } : undefined));
-}
-
-function threeAfter<T>(
-  subject: string,
-  kind: string,
-  build: (a: string, b: string, c: string) => T | undefined,
-): T | undefined {
-  const [root, space, got, a, b, c, ...more] = subject.split(".");
-  if (root !== ROOT || !space || got !== kind || !a || !b || !c || more.length > 0) return undefined;
-  return build(a, b, c);
+  const [root, space, kind, role, owner, actor, ...more] = subject.split(".");
+  if (root !== ROOT || !space || kind !== "take" || !role || !owner || !actor || more.length > 0) return undefined;
+  return { role, owner, actor };
 }
 
 /** True if a reply target lies under its own request subject, as §6.1 and §8.1 ask. */

@@ -6,7 +6,6 @@
  * that embeds one stays bounded.
  */
 import { ERROR_CODE, REVERSE_DNS } from "../base/grammar.ts";
-import { isErrorCode } from "../base/errors.ts";
 
 export const DetailKind = {
   /** The responder is not the incarnation that the request is bound to; the command did not run. */
@@ -21,9 +20,4 @@ export type DetailKind = (typeof DetailKind)[keyof typeof DetailKind];
 /** A code that an endpoint of somebody else may add. */
 export function isExtensionCode(code: string): boolean {
   return ERROR_CODE.test(code) && REVERSE_DNS.test(code);
-}
-
-/** A code that may stand in a reply. */
-export function isWireCode(code: string): boolean {
-  return isErrorCode(code) || isExtensionCode(code);
 }

@@ -135,10 +135,6 @@ export const actorKey = {
   plane: "plane",
 } as const;
 
-export function actorMatchesKey(row: ActorRow, p: Principal): boolean {
-  return row.owner === p.owner && row.actor === p.actor;
-}
-
 /** The user key that evidence is filed under; `undefined` for a key that is none of evidence. */
 export function userKeyOf(key: string): string | undefined {
   const [family, userKey, ...rest] = key.split(".");

@@ -14,7 +14,6 @@
  */
 import { badRequest } from "../base/errors.ts";
 import { type TokenName, type Values, form } from "../endpoint/forms.ts";
-import { endpointName, isEndpointName } from "../endpoint/names.ts";
 
 /** Which trusted party writes a key; no client writes any. */
 export type RecordWriter = "provisioner" | "record-writer" | "ledger";
@@ -129,9 +128,4 @@ function addressed(
 ): RecordAddress | undefined {
   const values = form(...tokens).read(rest);
   return values === undefined ? undefined : { kind, values, writer, ...(half === undefined ? {} : { half }) };
-}
-
-/** True for the token of a kind that others may define: a reverse-DNS name. */
-export function isForeignKind(token: string): boolean {
-  return token.includes("_") && isEndpointName(endpointName(token));
 }

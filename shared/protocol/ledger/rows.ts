@@ -4,7 +4,7 @@
  *
  * Invariants
  * 1. Every schema is closed: an unknown field is corruption of an authority row and refuses.
- * 2. A row's embedded identity must equal its key; `headMatchesKey` and friends prove it.
+ * 2. A row's embedded identity must equal its key; whoever reads one proves it (`samePrincipal`).
  * 3. `uid`, `gate` and the head are never deleted: a marker there is corruption, never absence.
  */
 import { z } from "zod";
@@ -138,10 +138,6 @@ export const ledgerKey = {
   member: (p: Principal, lifecycleUid: string, pattern: string) =>
     `${dotForm(p)}.${lifecycleUid}.${digestHex(canonicalDigest(pattern))}`,
 } as const;
-
-export function headMatchesKey(head: HeadRow, p: Principal): boolean {
-  return head.owner === p.owner && head.actor === p.actor;
-}
 
 /** The lifecycle that a gate's key names; `undefined` for a key that no gate has. */
 export function uidOfGate(key: string): string | undefined {

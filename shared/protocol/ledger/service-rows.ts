@@ -50,21 +50,9 @@ export const RegistrationStatus = z.looseObject({
 });
 export type RegistrationStatus = z.infer<typeof RegistrationStatus>;
 
-/**
- * How a status stands to its spec (§13.4): `behind` is stale and valid; `ahead` says that the spec was read
- * too early, and the pair is not to be trusted.
- */
-export function statusAge(specRevision: number, observedSpecRevision: number): "current" | "behind" | "ahead" {
-  if (observedSpecRevision === specRevision) return "current";
-  return observedSpecRevision < specRevision ? "behind" : "ahead";
-}
-
 /** One line of revisions, and where it stands. */
 export const ClusterLine = z.strictObject({ urn: Urn, revision: count, digest });
 export type ClusterLine = z.infer<typeof ClusterLine>;
-
-/** `contracts.<endpoint>.spec`: advisory. */
-export const ContractsSpec = z.looseObject({ endpoint, clusters: z.array(z.looseObject(ClusterLine.shape)) });
 
 const policyKey = z.string().regex(/^policy\.[a-z0-9_-]{1,64}\.[0-9a-f]{64}$/);
 
@@ -173,11 +161,6 @@ function merged(known: readonly ClusterLine[], registered: readonly ClusterLine[
     if (old === undefined || old.revision < line.revision) lines.set(line.urn, line);
   }
   return [...lines.values()].toSorted((a, b) => (a.urn < b.urn ? -1 : 1));
-}
-
-/** Has the registration that moved the head last been finished? Decided from what is stored, by no clock. */
-export function isFinished(head: GovernRow, specDigest: string | undefined): boolean {
-  return head.registration.specDigest === specDigest;
 }
 
 function isSortedSet(list: readonly string[]): boolean {

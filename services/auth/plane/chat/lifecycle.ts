@@ -7,16 +7,15 @@
  * 3. The holder row is read again once the head is active and before the gate opens: whoever fences it
  *    either finds the head and ends it, or has fenced before that reading and stops the activation there.
  */
-import { type ActivationRequest, activate } from "../../../../shared/ledger/activation.ts";
+import { activate } from "../../../../shared/ledger/activation.ts";
 import { enterCredential } from "../../../../shared/ledger/entry.ts";
 import { rootCredentialId } from "../../../../shared/ledger/root.ts";
 import { createOrRead } from "../../../../shared/ledger/store.ts";
-import { canonicalDigest } from "../../../../shared/protocol/base/canonical.ts";
 import { ErrorCode } from "../../../../shared/protocol/base/errors.ts";
-import { dotForm } from "../../../../shared/protocol/base/principals.ts";
-import type { ChatHolderRow, ChatSession } from "../../../../shared/protocol/ledger/chat-rows.ts";
+import type { ChatSession } from "../../../../shared/protocol/ledger/chat-rows.ts";
 import { AclRow, ledgerKey } from "../../../../shared/protocol/ledger/rows.ts";
 import { aclOf } from "../acl.ts";
+import { activationOf } from "../activation.ts";
 import { type PlaneParts, refusal } from "../parts.ts";
 import { actorOf, principalOf, readHolder, sessionName } from "./parts.ts";
 
@@ -28,7 +27,7 @@ export async function activateSession(parts: PlaneParts, session: ChatSession): 
   const { lifecycleUid: uid, exp } = session;
   const p = principalOf(session);
   const credentialId = rootCredentialId(uid, EPOCH);
-  await activate(parts.ledger, activationOf(parts, session), async () => {
+  await activate(parts.ledger, activationOf(parts, "chat", p, uid), async () => {
     await parts.makeDurables(p, uid, undefined);
     const acl = aclOf(actorOf(session), credentialId, parts.now());
     await createOrRead(parts.ledger, "acl", ledgerKey.acl(p, uid), AclRow, acl);
@@ -37,22 +36,4 @@ export async function activateSession(parts: PlaneParts, session: ChatSession): 
     throw refusal(ErrorCode.FailedPrecondition, `${sessionName(p)} was ended while it opened`, "open a new one");
   });
   await enterCredential(parts.ledger, { principal: p, uid, credentialId, expires: exp });
-}
-
-/** The activation of a session's lifecycle, whoever drives it. */
-export function activationOf(
-  { managerInstance, now, random }: PlaneParts,
-  row: Pick<ChatHolderRow, "owner" | "actor" | "lifecycleUid">,
-): ActivationRequest {
-  const { lifecycleUid: uid } = row;
-  const p = principalOf(row);
-  return {
-    opId: `chat-${uid}`,
-    principal: p,
-    requestDigest: canonicalDigest({ principal: dotForm(p), uid }),
-    managerInstance,
-    uid,
-    now: now(),
-    random,
-  };
 }

@@ -13,9 +13,9 @@ import type { Row } from "../../../../shared/ledger/store.ts";
 import { CotalError, ErrorCode } from "../../../../shared/protocol/base/errors.ts";
 import type { ChatHolderRow } from "../../../../shared/protocol/ledger/chat-rows.ts";
 import { touchAcl } from "../acl.ts";
+import { activationOf } from "../activation.ts";
 import { refusal, settled } from "../parts.ts";
 import { beginEnd, beginToEnd, finishEnd } from "../retire.ts";
-import { activationOf } from "./lifecycle.ts";
 import {
   type ChatParts,
   type HolderName,
@@ -97,7 +97,7 @@ async function settleLifecycle(parts: ChatParts, holder: ChatHolderRow): Promise
     await touchAcl(parts, { ...actorOf(session.value), allowSubscribe: [] }, uid);
     await moveSession(parts, session, "retired");
   });
-  await settled(parts, () => beginToEnd(parts, activationOf(parts, holder)));
+  await settled(parts, () => beginToEnd(parts, activationOf(parts, "chat", p, uid)));
   await beginEnd(parts, p, uid);
   await finishEnd(parts, p, uid);
 }
