@@ -6,7 +6,9 @@
  *    them every such question is refused.
  * 2. The endpoint `auth` is served by whoever holds the claim, and by nobody else; what the trust program issued has
  *    its rows before.
- * 3. Evidence that is corrupt ends the claim: nothing is decided by rows that somebody else writes.
+ * 3. Each holding serves at an epoch of its own, taken after the claim, over a connection of its own: whoever heard one that
+ *    held the plane before, in whatever process, takes the next for its successor (§13.2), and no other's answer for one.
+ * 4. Evidence that is corrupt ends the claim: nothing is decided by rows that somebody else writes.
  */
 import { randomBytes } from "node:crypto";
 import type { Connection } from "../../shared/broker/connect.ts";
@@ -24,7 +26,7 @@ import { type HandlerTable, type ServedEvent, serveEndpoint } from "../../shared
 import { type Dialing, enter, openScanner } from "./dial.ts";
 import type { ChatParts } from "./plane/chat/parts.ts";
 import { type SweepEvent, createChatSweep, keepSweeping } from "./plane/chat/sweep.ts";
-import { type Claim, type ClaimState, keepClaim } from "./plane/claim.ts";
+import { type Claim, type ClaimState, type Duty, keepClaim } from "./plane/claim.ts";
 import { evidenceIn } from "./plane/evidence.ts";
 import { demandMissed, livenessOf } from "./plane/liveness.ts";
 import { type ResumeEvent, keepResuming } from "./plane/operations.ts";
@@ -60,15 +62,17 @@ export function heldScanners(): HeldScanners {
   };
 }
 
+export type Serving = { readonly connection: Connection; readonly epoch: number };
+
 export type HoldParts = {
   readonly store: Connection;
-  readonly front: Connection;
+  /** A connection in front to serve with, at an epoch later than whoever held the plane before. */
+  readonly serving: () => Promise<Serving>;
   readonly ledger: LedgerStore;
   readonly writer: Writer;
   readonly scanners: HeldScanners;
   readonly scannerOf: (which: ScannedStore) => Promise<OwnCredential>;
   readonly me: Holder;
-  readonly epoch: number;
   readonly chats: ChatParts;
   readonly handlers: HandlerTable;
   /** Gives what the trust program issued its rows. */
@@ -133,8 +137,6 @@ export async function holdPlane(options: HoldOptions, parts: HoldParts): Promise
   return claim;
 }
 
-type Duty = { readonly stop: () => Promise<void> };
-
 /** What only the holder of the plane does. */
 async function duties(options: HoldOptions, parts: HoldParts, pruning: PruneParts): Promise<Duty> {
   const { chats } = parts;
@@ -143,6 +145,7 @@ async function duties(options: HoldOptions, parts: HoldParts, pruning: PrunePart
   const pruned = keepPruning(pruning);
   const resuming = keepResuming(chats, options.onResume);
   return {
+    ended: served.ended,
     stop: async () => {
       await Promise.all([served.stop(), sweeping.stop(), pruned.stop(), resuming.stop()]);
     },
@@ -150,10 +153,11 @@ async function duties(options: HoldOptions, parts: HoldParts, pruning: PrunePart
 }
 
 /** Serves, and registers as soon as there is somebody to register with: the provisioner waits for this service. */
-async function serve(options: HoldOptions, { front, handlers, me, epoch }: HoldParts): Promise<Duty> {
+async function serve(options: HoldOptions, { serving, handlers, me }: HoldParts): Promise<Duty> {
   const { space } = options;
+  const { connection, epoch } = await serving();
   const registration = keepRegistered({
-    connection: front,
+    connection,
     space,
     endpoint: EndpointName.Auth,
     me,
@@ -162,7 +166,7 @@ async function serve(options: HoldOptions, { front, handlers, me, epoch }: HoldP
   });
   try {
     const served = await serveEndpoint({
-      nc: front.nc,
+      nc: connection.nc,
       space,
       endpoint: EndpointName.Auth,
       instanceId: me.uid,
@@ -178,13 +182,16 @@ async function serve(options: HoldOptions, { front, handlers, me, epoch }: HoldP
     });
     registration.begin();
     return {
+      ended: connection.closed,
       stop: async () => {
         await served.stop();
         await registration.end();
+        await connection.drain();
       },
     };
   } catch (error) {
     await registration.end();
+    await connection.close();
     throw error;
   }
 }

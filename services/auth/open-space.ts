@@ -27,7 +27,7 @@ import type { Call } from "../../shared/client/caller.ts";
 import { daemonCalls } from "../../shared/client/evictions.ts";
 import { authHandlers } from "./commands.ts";
 import { enter, lasting, oneShot } from "./dial.ts";
-import { type HoldOptions, heldScanners, holdPlane } from "./hold-plane.ts";
+import { type HoldOptions, type Serving, heldScanners, holdPlane } from "./hold-plane.ts";
 import { readAuthKeys, readIssued } from "./keys.ts";
 import { type EdgeSettings, type OpenEdge, openEdge } from "./open-edge.ts";
 import { ownCredentials } from "./own-credentials.ts";
@@ -169,7 +169,14 @@ async function take(options: OpenSpaceOptions, dial: Dial, undo: (() => Promise<
   if (roles.plane) {
     const handlers = authHandlers(authority, answerEdges(chats), keys.ownerSecret);
     const scannerOf = own.scanner;
-    const held = { store, front, ledger, writer, scanners, scannerOf, me, epoch, chats, handlers, enterIssued };
+    const serving = async (): Promise<Serving> => {
+      const later = await takeEpoch(ledger, me.principal, me.uid);
+      const one = await own.front(later, "auth-server", "serving");
+      await enter(ledger, one);
+      const { onStatus: _, ...dialed } = lasting(options, "serving", one);
+      return { connection: await openConnection(dialed), epoch: later };
+    };
+    const held = { store, serving, ledger, writer, scanners, scannerOf, me, chats, handlers, enterIssued };
     claim = await holdPlane(options, held);
     undo.push(claim.stop);
   }

@@ -47,11 +47,11 @@ export function ownCredentials(options: OwnOptions, keys: AuthKeys, me: Holder) 
       });
     },
     /** As whoever may keep the plane, or as an edge, which only asks it. */
-    front: (epoch: number, profile: "auth-server" | "auth-edge") =>
+    front: (epoch: number, profile: "auth-server" | "auth-edge", which: "front" | "serving" = "front") =>
       ownCredential({
         ...life,
         profile,
-        user: users.of(space, "front"),
+        user: users.of(space, which),
         account: Account.Front,
         accountKey: file.front,
         signer: keys.frontSigner,

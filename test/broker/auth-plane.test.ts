@@ -290,6 +290,7 @@ describe("one plane for a space (supplement I)", () => {
       whileHeld: () => {
         serving += 1;
         return Promise.resolve({
+          ended: new Promise(() => undefined),
           stop: () => {
             serving -= 1;
             return Promise.resolve();

@@ -1,10 +1,20 @@
 /** Two authority planes for one space, as processes: one holds, whoever of them stands still or comes back (§13.13). */
+import { randomBytes } from "node:crypto";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { leaderLast } from "../../shared/broker/reads.ts";
 import { kvKey } from "../../shared/protocol/base/broker-subjects.ts";
 import { bucketStream, spaceNames } from "../../shared/protocol/base/names.ts";
 import { PlaneRow } from "../../shared/protocol/ledger/actor-rows.ts";
+import { createCaller } from "../../shared/client/caller.ts";
+import { watchDenials } from "../../shared/client/denials.ts";
+import { readCredsFile } from "../../shared/trust/creds.ts";
+import { trustPaths } from "../../shared/trust/folder.ts";
+import { AuthCommand } from "../../shared/grants/commands.ts";
+import { Outcome } from "../../shared/protocol/base/errors.ts";
+import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
+import { daemonCredential, freshHolder } from "../support/holders.ts";
+import { OWNER } from "../support/plane-parts.ts";
 import { type AuthService, startAuthService } from "../support/auth-service.ts";
 import { type TestSpace, startSpace } from "../support/space.ts";
 import { stopProcess } from "../support/stopped.ts";
@@ -33,6 +43,17 @@ afterAll(async () => {
 async function plane(): Promise<PlaneRow | undefined> {
   const entry = await leaderLast(store, bucketStream(bucket), kvKey(bucket, "plane")).catch(() => undefined);
   return entry === undefined ? undefined : PlaneRow.parse(JSON.parse(new TextDecoder().decode(entry.data)));
+}
+
+/** Calls as the operator, and says which process has answered. */
+async function operator() {
+  const credential = readCredsFile(trustPaths(space.state).operatorCreds("main"));
+  const { nc, inboxPrefix } = await space.open(credential);
+  const { principal, uid } = credential.view;
+  const caller = { principal, uid };
+  const denials = watchDenials(nc);
+  const call = createCaller({ nc, space: "main", caller, name: "operator", inboxPrefix, denials, random: randomBytes });
+  return { call, flush: () => nc.flush() };
 }
 
 const times = (log: string, words: string): number => log.split(words).length - 1;
@@ -64,4 +85,38 @@ test("PI.01 a holder that stands still keeps the plane until it is proved gone; 
   expect(after?.claimId).not.toBe(before?.claimId);
   // It never held it again, and nobody was restarted.
   expect([times(first.log(), HELD), times(second.log(), HELD)]).toEqual([1, 1]);
+}, 240_000);
+
+test("PI.01 W132.12 one that stood still and has lost the plane does nothing of what was asked of it meanwhile", async () => {
+  const before = await plane();
+  if (before === undefined) throw new Error("nobody holds the plane");
+  const scope = { ...freshHolder(OWNER, "evictor"), space: "main", spaceAccounts: [] };
+  const system = await space.connect(await daemonCredential(space, "connection-evictor", "system", scope));
+  const { call, flush } = await operator();
+  const granted = (actor: string) =>
+    call(EndpointName.Auth, AuthCommand.ActorGrant, { owner: OWNER, actor }, { deadlineMs: 60_000 });
+  const { epoch } = await granted("before");
+  stopProcess(second.pid());
+  try {
+    // Its scanners alone: what it serves with stands, and takes its share of the commands.
+    for (const { serverId, cid } of [before.ledger, before.records]) {
+      await system.request(`$SYS.REQ.SERVER.${serverId}.KICK`, JSON.stringify({ cid }));
+    }
+    await expect.poll(() => times(first.log(), HELD), WAIT).toBe(2);
+    const asked = Array.from({ length: 24 }, (_, n) => granted(`meanwhile${n}`));
+    await flush();
+    process.kill(second.pid(), "SIGCONT");
+    const answers = await Promise.allSettled(asked);
+    const done = answers.flatMap((one) => (one.status === "fulfilled" ? [one.value.epoch] : []));
+    const refused = answers.flatMap((one) => (one.status === "rejected" ? [one.reason as unknown] : []));
+    // Whoever holds it now is nobody's predecessor, also where its process is the older one.
+    expect(done.length).toBeGreaterThan(0);
+    expect(Math.min(...done)).toBeGreaterThan(epoch);
+    expect(refused.length).toBeGreaterThan(0);
+    // Its answers come from a predecessor by now (§13.2), and each says that it has done nothing.
+    for (const one of refused) expect(one).toMatchObject({ outcome: Outcome.NotExecuted });
+  } finally {
+    process.kill(second.pid(), "SIGCONT");
+  }
+  await expect.poll(() => second.log(), WAIT).toContain(LOST);
 }, 240_000);

@@ -12,6 +12,8 @@ import { type MemoryLedger, memoryLedger } from "../support/memory-ledger.ts";
 import { eventually } from "../support/cli.ts";
 import { SAID } from "../support/plane-parts.ts";
 
+const never = new Promise<unknown>(() => undefined);
+
 const tuple = (cid: number) => ({ serverId: `N${"A".repeat(55)}`, cid, userNkey: `U${"A".repeat(55)}` });
 const HOUR = 3_600_000;
 const CLAIM = "c".repeat(26);
@@ -46,7 +48,7 @@ function claimOn(ledger: MemoryLedger, over: Partial<ClaimParts> = {}): Rig {
     onState: (state) => said.push(state),
     whileHeld: () => {
       done.push("duty");
-      return Promise.resolve({ stop: () => Promise.resolve(void done.push("duty ends")) });
+      return Promise.resolve({ ended: never, stop: () => Promise.resolve(void done.push("duty ends")) });
     },
     now: () => 7,
     retryMs: 5,
@@ -70,6 +72,28 @@ const saying = (rig: Rig, kind: ClaimState["kind"]) =>
     (found) => found,
     5000,
   );
+
+test("PI.02 a duty that can't be done any more ends the claim, in order, and it is claimed anew", async () => {
+  const ledger = memoryLedger();
+  let duties = 0;
+  const rig = claimOn(ledger, {
+    whileHeld: () => {
+      duties += 1;
+      return Promise.resolve({
+        ended: duties === 1 ? Promise.resolve("its connection is refused") : never,
+        stop: () => Promise.resolve(),
+      });
+    },
+  });
+  await eventually(
+    () => rig.said.filter(({ kind }) => kind === "held").length,
+    (held) => held === 2,
+    5000,
+  );
+  await rig.stop();
+  expect(rig.said.map(({ kind }) => kind)).toEqual(["held", "lost", "held"]);
+  expect(rig.done.filter((what) => what === "closed").length).toBe(2);
+});
 
 describe("taking it", () => {
   test.each<[string, PlaneRow | undefined, number]>([
@@ -166,6 +190,7 @@ describe("losing it", () => {
       hold: () => Promise.resolve(holding([], (opened += 1) === 1 ? first : new Promise(() => undefined))),
       whileHeld: () =>
         Promise.resolve({
+          ended: never,
           stop: () => {
             heldAtEnd.push(rig.held());
             return Promise.resolve();

@@ -49,6 +49,12 @@ export type Holding = {
   readonly close: () => Promise<void>;
 };
 
+export type Duty = {
+  readonly stop: () => Promise<void>;
+  /** Resolves with its fault: what can't be done any more is held no longer. */
+  readonly ended: Promise<unknown>;
+};
+
 export type ClaimParts = {
   readonly claimId: string;
   readonly ledger: LedgerStore;
@@ -56,7 +62,7 @@ export type ClaimParts = {
   readonly hold: () => Promise<Holding>;
   readonly onState: (state: ClaimState) => void;
   /** What only the holder does; it is stopped before the claim is given up. */
-  readonly whileHeld: () => Promise<{ readonly stop: () => Promise<void> }>;
+  readonly whileHeld: () => Promise<Duty>;
   readonly now: () => number;
   readonly retryMs?: number;
 };
@@ -146,7 +152,7 @@ async function turn(parts: ClaimParts, { say, take: hold, give }: Told, stopping
     holding.begin(taken);
     const duty = await parts.whileHeld();
     say({ kind: "held", generation: taken.value.generation });
-    const over = await endOf(holding, stopping);
+    const over = await endOf({ ...holding, ended: Promise.race([holding.ended, duty.ended]) }, stopping);
     say(over);
     await duty.stop();
     return over.kind === "let-go";
