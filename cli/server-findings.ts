@@ -16,7 +16,7 @@ const Servers = z.looseObject({
       maxControlLine: z.number(),
       maxPayload: z.number(),
       loginSeconds: z.number(),
-      store: z.looseObject({ used: z.number(), most: z.number() }).optional(),
+      store: z.looseObject({ used: z.number(), most: z.number(), syncSeconds: z.number() }).optional(),
     }),
   ),
   gap: z.string().optional(),
@@ -29,6 +29,7 @@ export function serverFindings(answer: unknown): Finding[] {
   const each = servers.flatMap(({ name, version, maxControlLine, maxPayload, loginSeconds, store }) => [
     ...floor(name, version),
     ...diskOf(name, store),
+    ...lateOf(name, store),
     ...low(name, "max_control_line", maxControlLine, REQUIRED_CONTROL_LINE),
     ...low(name, "max_payload", maxPayload, REQUIRED_PAYLOAD),
     ...slow(name, loginSeconds),
@@ -80,6 +81,21 @@ function diskOf(name: string, store: ServerStore | undefined): Finding[] {
       level: store.used < store.most * FULL ? "warning" : "error",
       message: `server ${name} has ${Math.floor((store.used / store.most) * 100)} % of the ${store.most} bytes that it may store`,
       next: "give it more (jetstream max_file_store, and the disk for it), or keep less history: cotal limits set",
+    },
+  ];
+}
+
+/** Beyond that a power cut takes more than a moment of what was acknowledged. */
+const MOST_SYNC_SECONDS = 10;
+
+function lateOf(name: string, store: ServerStore | undefined): Finding[] {
+  if (store === undefined || store.syncSeconds <= MOST_SYNC_SECONDS) return [];
+  return [
+    {
+      check: "broker disk",
+      level: "warning",
+      message: `a power cut takes what server ${name} has acknowledged in the last ${store.syncSeconds} s`,
+      next: 'set sync_interval: "1s" in the jetstream block of its configuration, and start it again',
     },
   ];
 }

@@ -75,8 +75,8 @@ export type ServerFacts = {
   readonly maxPayload: number;
   /** How long a login may take. */
   readonly loginSeconds: number;
-  /** Bytes of its store, and how many it may have; absent without JetStream. */
-  readonly store?: { readonly used: number; readonly most: number };
+  /** Bytes of its store, how many it may have, and after how long they are on the disk for certain; absent without JetStream. */
+  readonly store?: { readonly used: number; readonly most: number; readonly syncSeconds: number };
 };
 
 /** `gap`: why these may not be all the servers there are; `undefined` if it is proved that they are. */
@@ -90,7 +90,14 @@ const Varz = z.looseObject({
     auth_timeout: z.number(),
     jetstream: z
       .looseObject({
-        config: z.looseObject({ max_storage: z.number().optional() }).optional(),
+        config: z
+          .looseObject({
+            max_storage: z.number().optional(),
+            /** Nanoseconds; beside `sync_always` it says nothing. */
+            sync_interval: z.number().optional(),
+            sync_always: z.boolean().optional(),
+          })
+          .optional(),
         stats: z.looseObject({ storage: z.number().optional() }).optional(),
       })
       .optional(),
@@ -125,8 +132,9 @@ async function answering(connection: Connection, waitMs = 1500): Promise<ServerF
 }
 
 function storeOf({ data: { jetstream } }: z.infer<typeof Varz>): Pick<ServerFacts, "store"> {
-  const most = jetstream?.config?.max_storage;
-  return most === undefined ? {} : { store: { used: jetstream?.stats?.storage ?? 0, most } };
+  const { max_storage: most, sync_interval: interval = 0, sync_always: always = false } = jetstream?.config ?? {};
+  if (most === undefined) return {};
+  return { store: { used: jetstream?.stats?.storage ?? 0, most, syncSeconds: always ? 0 : interval / 1e9 } };
 }
 
 /** Looks until it is as wanted, or for as long as a forming cluster is waited for; returns what was seen last. */

@@ -115,3 +115,8 @@ test("PH.01 a broker that gives a login longer than the proof of an end waits is
   await startsWith(before);
   await again();
 }, 60_000);
+
+test("the broker of a state folder has what it acknowledged on the disk a second later", async () => {
+  const found = await space.trust("servers", "--server", space.url);
+  expect(found).toMatchObject({ servers: [{ store: { syncSeconds: 1 } }] });
+});

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { type TestBroker, freePort, startBroker } from "./nats-server.ts";
+import { SYNC_INTERVAL } from "../../services/trust/server-config.ts";
 import { keepState } from "./printed.ts";
 
 const TRUST = join(import.meta.dirname, "..", "..", "services", "trust", "main.ts");
@@ -75,7 +76,7 @@ function configOf(base: string, { port, route, routes, name, folder, jetstream }
   const text = base
     .replace(/^listen: .*$/m, `listen: "127.0.0.1:${port}"`)
     .replace(/^pid_file: .*$/m, "")
-    .replace(/^jetstream .*$/m, jetstream ? `jetstream { store_dir: ${own("store")} }` : "")
+    .replace(/^jetstream .*$/m, jetstream ? `jetstream { store_dir: ${own("store")}, ${SYNC_INTERVAL} }` : "")
     .replace(/^ {2}dir: .*$/m, `  dir: ${own("accounts")}`);
   const peers = routes.map((one) => JSON.stringify(`nats://127.0.0.1:${one}`)).join(", ");
   return `${text}\nserver_name: ${name}\ncluster { name: c, listen: "127.0.0.1:${route}", routes: [${peers}] }\n`;

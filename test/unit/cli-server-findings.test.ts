@@ -9,7 +9,7 @@ const GOOD = {
   maxControlLine: REQUIRED_CONTROL_LINE,
   maxPayload: REQUIRED_PAYLOAD,
   loginSeconds: MOST_LOGIN_SECONDS,
-  store: { used: 10, most: 100 },
+  store: { used: 10, most: 100, syncSeconds: 1 },
 };
 const of = (changed: object) =>
   serverFindings({
@@ -20,13 +20,29 @@ const of = (changed: object) =>
   });
 
 test("A.08 servers that are well are no finding, also where none says how much it may store", () => {
-  for (const changed of [{}, { store: undefined }, { store: { used: 10, most: 0 } }]) expect(of(changed)).toEqual([]);
+  for (const changed of [{}, { store: undefined }, { store: { ...GOOD.store, most: 0 } }])
+    expect(of(changed)).toEqual([]);
 });
 
 test.each([
   ["a version below the floor", { version: "2.11.9" }, "broker version", "error", /n1.*2\.11\.9/, /upgrade/],
-  ["a disk that fills", { store: { used: 80, most: 100 } }, "broker disk", "warning", /n1 has 80 %/, /max_file_store/],
-  ["a disk that is full", { store: { used: 95, most: 100 } }, "broker disk", "error", /n1 has 95 %/, /limits set/],
+  [
+    "a disk that fills",
+    { store: { ...GOOD.store, used: 80 } },
+    "broker disk",
+    "warning",
+    /n1 has 80 %/,
+    /max_file_store/,
+  ],
+  ["a disk that is full", { store: { ...GOOD.store, used: 95 } }, "broker disk", "error", /n1 has 95 %/, /limits set/],
+  [
+    "a disk that is written late",
+    { store: { ...GOOD.store, syncSeconds: 120 } },
+    "broker disk",
+    "warning",
+    /n1 has acknowledged in the last 120 s/,
+    /sync_interval: "1s"/,
+  ],
   [
     "a short control line",
     { maxControlLine: 4096 },

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { NO_SUBJECT_CACHE } from "../../services/trust/server-config.ts";
+import { NO_SUBJECT_CACHE, SYNC_INTERVAL } from "../../services/trust/server-config.ts";
 import { MOST_LOGIN_SECONDS, REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD } from "../../shared/grants/gates.ts";
 
 const ROOT = join(import.meta.dirname, "..", "..");
@@ -156,6 +156,7 @@ test("PH.01 the broker's configuration has the limits that every mint rests on (
   const [login = "none"] = found(/^authorization \{ timeout: (\d+) \}$/gm, config);
   expect(Number(login)).toBeLessThanOrEqual(MOST_LOGIN_SECONDS);
   expect(config).toContain(NO_SUBJECT_CACHE);
+  expect(config).toContain(SYNC_INTERVAL);
   expect(config).toContain("type: full");
 });
 
