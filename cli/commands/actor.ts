@@ -21,6 +21,7 @@ import { Exit, UsageError, argument, listOf, collectList } from "../exit.ts";
 import { askingCredentials } from "../identity.ts";
 import { withRail } from "../operator.ts";
 import type { Output } from "../output.ts";
+import { sayIfLong } from "../patience.ts";
 import { type Invocation, handle } from "../program.ts";
 import { OWN_ACTOR, demandSignIn, exchangeOnce } from "../signin.ts";
 import type { Target } from "../target.ts";
@@ -190,6 +191,7 @@ async function rotateActor(invocation: Invocation<object>, who = ""): Promise<Ex
 
 /** What takes away is answered once copies are taken back and connections proved ended: two looks, seconds apart. */
 const END_DEADLINE_MS = 45_000;
+const PROVING = "every server is asked whether anybody is left with what was taken back: this takes some seconds";
 
 type Ask = <S extends z.ZodType>(command: AuthCommand, args: object, answer: S) => Promise<z.infer<S>>;
 
@@ -218,7 +220,9 @@ async function about<T>(
   const credentials = await askingCredentials(at, options, out);
   const p = typeof parsed === "string" ? principal(await ownOwner(at), parsed) : parsed;
   return withRail(at, credentials, (rail) =>
-    run(p, (command, args, answer) => rail.askAuth(command, args, answer, END_DEADLINE_MS)),
+    sayIfLong(out, PROVING, () =>
+      run(p, (command, args, answer) => rail.askAuth(command, args, answer, END_DEADLINE_MS)),
+    ),
   );
 }
 

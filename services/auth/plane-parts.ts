@@ -22,7 +22,7 @@ import { newKey } from "../../shared/trust/keys.ts";
 import { systemOwner } from "../../shared/trust/owner.ts";
 import type { AuthKeys } from "./keys.ts";
 import type { ChatParts } from "./plane/chat/parts.ts";
-import { planeOver } from "./plane/elsewhere.ts";
+import { type PlaneElsewhere, planeOver } from "./plane/elsewhere.ts";
 import { livenessOf } from "./plane/liveness.ts";
 import type { LedgerPage, PlaneParts } from "./plane/parts.ts";
 import type { Call } from "../../shared/client/caller.ts";
@@ -69,6 +69,7 @@ export function planeParts(source: PlaneSource): PlaneParts {
     localManager,
   } = source;
   const reserved = systemOwner(keys.ownerSecret, space);
+  let elsewhere: PlaneElsewhere | undefined;
   const trialUser = newKey("user").publicKey;
   return {
     space,
@@ -79,7 +80,7 @@ export function planeParts(source: PlaneSource): PlaneParts {
     livenessOf: (tuple) => livenessOf(store, tuple),
     plane: () => {
       const call = source.calls();
-      return call === undefined ? undefined : planeOver(call);
+      return call === undefined ? undefined : (elsewhere ??= planeOver(call));
     },
     policy,
     defaults,

@@ -120,3 +120,11 @@ test("PI.01 W132.12 one that stood still and has lost the plane does nothing of 
   }
   await expect.poll(() => second.log(), WAIT).toContain(LOST);
 }, 240_000);
+
+test("PI.01 while the plane changes hands a newcomer waits for it, and is not sent away", async () => {
+  // The first is its holder by now: the second was kicked out of it.
+  await expect.poll(() => times(second.log(), WAITS), WAIT).toBeGreaterThan(1);
+  await first.kill("SIGKILL");
+  expect(await second.signIn("meanwhile")).toMatchObject({ actor: "meanwhile" });
+  await first.restart();
+}, 120_000);

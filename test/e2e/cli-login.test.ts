@@ -218,7 +218,9 @@ describe("agents of a person", () => {
       code: "not-found",
       next: expect.stringContaining(`${own.split(".")[0]}.NAME`) as unknown,
     });
-    await done("actor", "revoke", "hugo");
+    const revoked = await plane.run("actor", "revoke", "hugo");
+    // It waits for a proof, and is not silent meanwhile.
+    expect([revoked.code, revoked.err]).toEqual([0, matching(/takes some seconds/)]);
     expect(await refused("dm", "hugo", "x", "--as", "ann")).toMatchObject({ code: "not-found" });
   });
 

@@ -6,11 +6,14 @@
  * 1. Only the auth service of this space asks. It has proved who somebody is; whether such a one may begin is
  *    judged anew, from the rows, by whoever writes them.
  * 2. Nothing but an activation travels: no proof, no secret, no bearer.
+ * 3. While the plane changes hands nobody answers, for seconds: what was not begun is asked again. So many wait for
+ *    that and no more: whoever is enrolled needs no plane, and must find room.
  */
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Call } from "../../../shared/client/caller.ts";
 import { AuthCommand } from "../../../shared/grants/commands.ts";
 import { createTurns } from "../../../shared/ledger/turns.ts";
-import { ErrorCode } from "../../../shared/protocol/base/errors.ts";
+import { CotalError, ErrorCode, Outcome } from "../../../shared/protocol/base/errors.ts";
 import { type Principal, dotForm, principal } from "../../../shared/protocol/base/principals.ts";
 import { ChatOpenAnswer, type ChatOpenArgs, type EnrolArgs } from "../../../shared/protocol/endpoint/auth-shapes.ts";
 import { type Caller, EndpointName } from "../../../shared/protocol/endpoint/grammar.ts";
@@ -27,8 +30,40 @@ export type PlaneElsewhere = {
 };
 
 const DEADLINE_MS = 5_000;
+/** A plane that was killed is another's after two to four seconds. */
+const PATIENCE_MS = 8_000;
+const LOOK_MS = 100;
+const MOST_WAITING = 32;
 
-export function planeOver(call: Call): PlaneElsewhere {
+/** The call, patient. One for each process: those who wait are counted. */
+function patient(call: Call): Call {
+  let waiting = 0;
+  const again = async (asked: Parameters<Call>): ReturnType<Call> => {
+    for (const until = performance.now() + PATIENCE_MS; ;) {
+      await sleep(LOOK_MS);
+      try {
+        return await call(...asked);
+      } catch (thrown) {
+        if (!isUnserved(thrown) || performance.now() > until) throw thrown;
+      }
+    }
+  };
+  return async (...asked) => {
+    try {
+      return await call(...asked);
+    } catch (thrown) {
+      if (!isUnserved(thrown) || waiting >= MOST_WAITING) throw thrown;
+      waiting += 1;
+      return await again(asked).finally(() => (waiting -= 1));
+    }
+  };
+}
+
+const isUnserved = (thrown: unknown): boolean =>
+  thrown instanceof CotalError && thrown.code === ErrorCode.Unavailable && thrown.outcome === Outcome.NotExecuted;
+
+export function planeOver(impatient: Call): PlaneElsewhere {
+  const call = patient(impatient);
   return {
     begin: async ({ owner, actor }, who) => {
       const args: EnrolArgs =
