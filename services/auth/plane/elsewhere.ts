@@ -30,8 +30,8 @@ export type PlaneElsewhere = {
 };
 
 const DEADLINE_MS = 5_000;
-/** A plane that was killed is another's after two to four seconds. */
-const PATIENCE_MS = 8_000;
+/** A plane that was killed is another's after two to four seconds; who asks waits ten for the answer. */
+const PATIENCE_MS = 6_000;
 const LOOK_MS = 100;
 const MOST_WAITING = 32;
 
