@@ -1,5 +1,5 @@
 /** Lease rows (H53) on a real broker, with a clock of the test's. */
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Connection, openConnection } from "../../shared/broker/connect.ts";
 import { ensureStreams } from "../../shared/broker/ensure.ts";
 import { type Hold, LEASE_TTL_MS, type TakeResult, readLease, takeLease } from "../../shared/broker/lease.ts";
@@ -7,17 +7,11 @@ import { leaderLast } from "../../shared/broker/reads.ts";
 import { spaceStreams } from "../../shared/broker/resources.ts";
 import { createWriter } from "../../shared/broker/write.ts";
 import { type TestBroker, startBroker } from "../support/nats-server.ts";
+import { ownBroker } from "../support/own-broker.ts";
 import { failure } from "../support/refusal.ts";
 
 let broker: TestBroker;
 let link: Connection;
-
-/** A broker of one test's own: it ends with the test, however that ends. */
-async function ownBroker(...args: Parameters<typeof startBroker>): Promise<TestBroker> {
-  const started = await startBroker(...args);
-  onTestFinished(() => started.stop());
-  return started;
-}
 
 beforeAll(async () => {
   broker = await startBroker();

@@ -1,24 +1,18 @@
 /** Leader reads and pages on a real broker, with messages that a hostile sender wrote. */
 import { connect as dial } from "node:net";
 import { headers } from "@nats-io/transport-node";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Connection, openConnection } from "../../shared/broker/connect.ts";
 import { ensureStreams } from "../../shared/broker/ensure.ts";
 import { type Page, allRows, directPage, leaderGet, leaderLast, rowPage } from "../../shared/broker/reads.ts";
 import { spaceStreams } from "../../shared/broker/resources.ts";
 import { hasProvenance } from "../../shared/protocol/base/headers.ts";
 import { type TestBroker, startBroker } from "../support/nats-server.ts";
+import { ownBroker } from "../support/own-broker.ts";
 import { failure } from "../support/refusal.ts";
 
 let broker: TestBroker;
 let link: Connection;
-
-/** A broker of one test's own: it ends with the test, however that ends. */
-async function ownBroker(...args: Parameters<typeof startBroker>): Promise<TestBroker> {
-  const started = await startBroker(...args);
-  onTestFinished(() => started.stop());
-  return started;
-}
 
 beforeAll(async () => {
   broker = await startBroker({

@@ -1,6 +1,6 @@
 /** The one door of durable writes, atomic batches, and crash loops, on a real broker. */
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type BatchMessage, publishBatch, stageBatch } from "../../shared/broker/batch.ts";
 import { type Connection, openConnection } from "../../shared/broker/connect.ts";
 import { ensureStreams, streamState } from "../../shared/broker/ensure.ts";
@@ -10,17 +10,11 @@ import { spaceStreams } from "../../shared/broker/resources.ts";
 import { type Death, Died, createWriter } from "../../shared/broker/write.ts";
 import { untilItEnds } from "../support/crash.ts";
 import { type TestBroker, startBroker } from "../support/nats-server.ts";
+import { ownBroker } from "../support/own-broker.ts";
 import { failure } from "../support/refusal.ts";
 
 let broker: TestBroker;
 let link: Connection;
-
-/** A broker of one test's own: it ends with the test, however that ends. */
-async function ownBroker(...args: Parameters<typeof startBroker>): Promise<TestBroker> {
-  const started = await startBroker(...args);
-  onTestFinished(() => started.stop());
-  return started;
-}
 
 beforeAll(async () => {
   broker = await startBroker();

@@ -6,26 +6,22 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
-import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
+import { type DeliveryWorld, startDeliveryWorld } from "../support/delivery-world.ts";
 import { failure } from "../support/refusal.ts";
-import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+import type { Minted, TestSpace } from "../support/space.ts";
 import { copiesOf, markerOf, rowsOf } from "../support/stored-copies.ts";
 import { until } from "../support/until.ts";
 
+let world: DeliveryWorld;
 let space: TestSpace;
-let delivery: DeliveryService;
 let store: NatsConnection;
 
 beforeAll(async () => {
-  space = await startSpace();
-  delivery = startDeliveryService(space);
-  await delivery.ready();
+  world = await startDeliveryWorld();
+  ({ space } = world);
   store = await space.store();
 }, 60_000);
-afterAll(async () => {
-  await delivery.kill("SIGTERM");
-  await space.stop();
-});
+afterAll(() => world.stop());
 
 const ask = (who: Minted, command: string, args: object) =>
   space.call(command, args, { as: who, endpoint: EndpointName.Delivery });

@@ -16,30 +16,23 @@ import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { EndpointsAnswer } from "../../shared/protocol/endpoint/reads-shapes.ts";
 import { CredentialRow, ledgerKey } from "../../shared/protocol/ledger/rows.ts";
 import { newKey } from "../../shared/trust/keys.ts";
-import {
-  type BarrierCaller,
-  type DeliveryService,
-  barrierCaller,
-  startDeliveryService,
-} from "../support/delivery-service.ts";
+import { type BarrierCaller, type DeliveryService, barrierCaller } from "../support/delivery-service.ts";
+import { type DeliveryWorld, startDeliveryWorld } from "../support/delivery-world.ts";
 import { daemonCredential, freshHolder } from "../support/holders.ts";
 import { failure } from "../support/refusal.ts";
-import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+import type { Minted, TestSpace } from "../support/space.ts";
 
+let world: DeliveryWorld;
 let space: TestSpace;
 let delivery: DeliveryService;
 let barrier: BarrierCaller;
 
 beforeAll(async () => {
-  space = await startSpace();
-  delivery = startDeliveryService(space);
-  await delivery.ready();
+  world = await startDeliveryWorld();
+  ({ space, delivery } = world);
   barrier = await barrierCaller(space, "auth-server");
 }, 60_000);
-afterAll(async () => {
-  await delivery.kill("SIGTERM");
-  await space.stop();
-});
+afterAll(() => world.stop());
 
 /** A connection of an agent that does not come back by itself, unless told so. */
 async function connected(

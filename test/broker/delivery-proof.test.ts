@@ -9,29 +9,25 @@ import { spaceSubjects } from "../../shared/protocol/base/subjects.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
 import { PendingAnswer, ProofAnswer } from "../../shared/protocol/endpoint/proof-shapes.ts";
 import { cli } from "../support/cli.ts";
-import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
+import { type DeliveryService } from "../support/delivery-service.ts";
+import { type DeliveryWorld, startDeliveryWorld } from "../support/delivery-world.ts";
 import { api } from "../support/raw-jetstream.ts";
 import { failure } from "../support/refusal.ts";
-import { type Sessions, type TestSession, sessionsOf, take } from "../support/sessions.ts";
-import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+import { type Sessions, type TestSession, take } from "../support/sessions.ts";
+import type { Minted, TestSpace } from "../support/space.ts";
 import { until } from "../support/until.ts";
 
+let world: DeliveryWorld;
 let space: TestSpace;
 let delivery: DeliveryService;
 let sessions: Sessions;
 
 beforeAll(async () => {
-  space = await startSpace();
+  world = await startDeliveryWorld();
+  ({ space, delivery, sessions } = world);
   at = ["--state", space.state, "--server", space.url];
-  delivery = startDeliveryService(space);
-  await delivery.ready();
-  sessions = sessionsOf(space);
 }, 60_000);
-afterAll(async () => {
-  await sessions.closeAll();
-  await delivery.kill("SIGTERM");
-  await space.stop();
-});
+afterAll(() => world.stop());
 
 /** The operator's command line on this space. */
 let at: readonly string[];

@@ -5,27 +5,25 @@ import { createStamp } from "../../services/delivery/fanout/limit.ts";
 import { previewLimits } from "../../shared/broker/limits-preview.ts";
 import { dlvDurable } from "../../shared/protocol/base/names.ts";
 import { LimitsPreviewAnswer } from "../../shared/protocol/endpoint/provisioner-shapes.ts";
-import { type DeliveryService, startDeliveryService } from "../support/delivery-service.ts";
+import { type DeliveryWorld, startDeliveryWorld } from "../support/delivery-world.ts";
 import { failure } from "../support/refusal.ts";
-import { type Sessions, sessionsOf } from "../support/sessions.ts";
-import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+import type { Sessions } from "../support/sessions.ts";
+import type { Minted, TestSpace } from "../support/space.ts";
 import { backstopOf, copiesOf, markerOf } from "../support/stored-copies.ts";
 import { until } from "../support/until.ts";
 
 const HOUR = 3600;
 
+let world: DeliveryWorld;
 let space: TestSpace;
-let delivery: DeliveryService;
 let store: NatsConnection;
 let sessions: Sessions;
 const members: Minted[] = [];
 
 beforeAll(async () => {
-  space = await startSpace();
-  delivery = startDeliveryService(space);
-  await delivery.ready();
+  world = await startDeliveryWorld();
+  ({ space, sessions } = world);
   store = await space.store();
-  sessions = sessionsOf(space);
   const from = await sessions.minted({ actor: "poster", subscribe: [], publish: [">"] });
   for (const actor of ["one", "two", "three"]) {
     const member = await space.mint({ actor, subscribe: ["p.>"], publish: [] });
@@ -39,11 +37,7 @@ beforeAll(async () => {
   for (let n = 0; n < 5; n += 1) last = (await from.send("p.b", `b${n}`)).seq;
   await until("the fan-out has passed it", async () => ((await markerOf(store))?.sequence ?? 0) >= last);
 }, 60_000);
-afterAll(async () => {
-  await sessions.closeAll();
-  await delivery.kill("SIGTERM");
-  await space.stop();
-});
+afterAll(() => world.stop());
 
 const preview = async (args: object) => LimitsPreviewAnswer.parse(await space.call("limits-preview", args));
 const stored = () => Promise.all(members.map(async (member) => (await copiesOf(store, member.view)).length));

@@ -6,24 +6,21 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { daemonCalls } from "../../shared/client/evictions.ts";
 import { DeliveryCommand } from "../../shared/grants/commands.ts";
 import { EndpointName } from "../../shared/protocol/endpoint/grammar.ts";
-import { type DeliveryService, barrierCaller, startDeliveryService } from "../support/delivery-service.ts";
+import { barrierCaller } from "../support/delivery-service.ts";
+import { type DeliveryWorld, startDeliveryWorld } from "../support/delivery-world.ts";
 import { failure } from "../support/refusal.ts";
-import { type TestSpace, startSpace } from "../support/space.ts";
+import type { TestSpace } from "../support/space.ts";
 
 /** Of one caller at once (`services/delivery/config.ts`); two of them are all there are. */
 const PER_CALLER = 64;
 
+let world: DeliveryWorld;
 let space: TestSpace;
-let delivery: DeliveryService;
 beforeAll(async () => {
-  space = await startSpace();
-  delivery = startDeliveryService(space);
-  await delivery.ready();
+  world = await startDeliveryWorld();
+  ({ space } = world);
 }, 60_000);
-afterAll(async () => {
-  await delivery?.kill("SIGTERM");
-  await space?.stop();
-});
+afterAll(() => world?.stop());
 
 /** Calls of an agent of that name, on a connection of its own. */
 async function agent(actor: string) {

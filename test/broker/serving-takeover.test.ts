@@ -16,17 +16,14 @@ import { RegisterAnswer } from "../../shared/protocol/endpoint/provisioner-shape
 import { EndpointCredentialRow, EndpointGateRow, endpointKey } from "../../shared/protocol/ledger/endpoint-rows.ts";
 import { readUserJwt } from "../../shared/trust/jwt.ts";
 import { newKey } from "../../shared/trust/keys.ts";
-import {
-  type BarrierCaller,
-  type DeliveryService,
-  barrierCaller,
-  startDeliveryService,
-} from "../support/delivery-service.ts";
+import { type BarrierCaller, barrierCaller } from "../support/delivery-service.ts";
 import { CLOCK, ENDPOINT, clockService, expectTakenOver } from "../support/clock-endpoint.ts";
+import { type DeliveryWorld, startDeliveryWorld } from "../support/delivery-world.ts";
 import { frontRoot } from "../support/holders.ts";
 import { tap } from "../support/probe.ts";
-import { type Sessions, sessionsOf } from "../support/sessions.ts";
-import { type Minted, type TestSpace, startSpace } from "../support/space.ts";
+import type { Sessions } from "../support/sessions.ts";
+import type { Minted, TestSpace } from "../support/space.ts";
+import { until } from "../support/until.ts";
 
 // A predecessor's credential has to come to its end.
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
@@ -34,25 +31,19 @@ vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 const contract = compileContract([CLOCK], createValidators());
 const bucket = spaceNames("main").bucket.auth;
 
+let world: DeliveryWorld;
 let space: TestSpace;
 let sessions: Sessions;
-let delivery: DeliveryService;
 let barrier: BarrierCaller;
 let service: Minted;
 
 beforeAll(async () => {
-  space = await startSpace({ env: { COTAL_PROVISIONER_SERVE_SECONDS: "5" } });
-  sessions = sessionsOf(space);
-  delivery = startDeliveryService(space);
-  await delivery.ready();
+  world = await startDeliveryWorld({ env: { COTAL_PROVISIONER_SERVE_SECONDS: "5" } });
+  ({ space, sessions } = world);
   barrier = await barrierCaller(space, "auth-server");
   service = await clockService(space);
 });
-afterAll(async () => {
-  await sessions.closeAll();
-  await delivery.kill("SIGTERM");
-  await space.stop();
-});
+afterAll(() => world.stop());
 
 type Stubborn = RegisterAnswer & { readonly userKey: string; readonly nc: NatsConnection; readonly heard: string[] };
 
@@ -121,5 +112,10 @@ test("W131.07 W131L.08 W132.12 it is found and fenced: once its successor serves
     expect(await caller.endpoints.call(ENDPOINT, "now", undefined)).toMatchObject({ data: { by: "new" }, epoch: 2 });
   }
   expect({ heard: old.heard.length, replies: all.messages.length }).toEqual(before);
-  expect(await barrier.liveness(holder)).toMatchObject([{ ...holder, state: "live", found: 1 }]);
+  // Its credential lives for five seconds: a look may fall between two connections of it, but none finds two at once.
+  await until("its successor is found, alone", async () => {
+    const [seen] = await barrier.liveness(holder);
+    expect(seen?.found).toBeLessThan(2);
+    return seen?.state === "live" || `it is ${seen?.state}`;
+  });
 });

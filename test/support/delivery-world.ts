@@ -1,7 +1,7 @@
 /** A space with its delivery service in hand, to hurt, and sessions of its members: what tests of stored delivery begin with. */
 import { type DeliveryService, startDeliveryService } from "./delivery-service.ts";
 import { type Sessions, sessionsOf } from "./sessions.ts";
-import { type TestSpace, startSpace } from "./space.ts";
+import { type SpaceOptions, type TestSpace, startSpace } from "./space.ts";
 
 export type DeliveryWorld = {
   readonly space: TestSpace;
@@ -11,8 +11,8 @@ export type DeliveryWorld = {
 };
 
 /** Resolves once the service is ready; what was begun is ended where it never is. */
-export async function startDeliveryWorld(): Promise<DeliveryWorld> {
-  const space = await startSpace();
+export async function startDeliveryWorld(options: SpaceOptions = {}): Promise<DeliveryWorld> {
+  const space = await startSpace(options);
   const delivery = startDeliveryService(space);
   const sessions = sessionsOf(space);
   const stop = async (): Promise<void> => {
