@@ -89,7 +89,7 @@ test("W8.14 W8.15 a dry run shows and changes nothing; then a tail says that cop
       return plane.run("tail", "--as", "carol", "--channel", "busy", "--count", "1", "--timeout", "20");
     },
     ({ err }) => err.includes("may have been dropped"),
-    60_000,
+    200_000,
   );
   expect(tail.err).toContain("earlier ones may have been dropped; history may still have them");
 });
