@@ -4,9 +4,9 @@
  * Invariants
  * 1. The set is proved by what the servers say of themselves: each knows as many active ones as have
  *    answered, and so does the JetStream group of a cluster, from which nobody goes but by an operator's
- *    word: he takes it out, or starts another one under its name. A server that died or can't be reached is missing from the answers and not from those counts: one
- *    that crashed is counted as active for two and a half to four minutes (nats-server 2.14), so nothing is
- *    proved meanwhile, even if it is back.
+ *    word: he takes it out, or starts another one under its name. A server that died or can't be reached is
+ *    missing from the answers and not from those counts: one that crashed is counted as active for two and a
+ *    half to four minutes (nats-server 2.14), so nothing is proved meanwhile, even if it is back.
  * 2. A server without JetStream is in no group: while it is heard nothing is proved, and once it is silent for minutes
  *    nobody misses it. So nobody may be connected to such a one whose end is proved by the set (`isMissed`).
  * 3. A broker that reaches beyond one cluster is not proved: over a gateway nobody counts.
@@ -50,8 +50,8 @@ function statsOf(answer: Answered): Stats | undefined {
 }
 
 /**
- * Would that server be missed if it could not be reached? `false` for one of a cluster that its JetStream group does not count:
- * the others forget it after minutes, while whoever is connected to it still is. `undefined` if it does not say.
+ * Would that server be missed if it could not be reached? `false` for one of a cluster that its JetStream group does
+ * not count: the others forget it after minutes, while whoever is connected to it still is. `undefined` if it does not say.
  */
 export async function isMissed(gather: Gather, serverId: string): Promise<boolean | undefined> {
   let missed: boolean | undefined;

@@ -41,7 +41,7 @@ export async function livenessOf(
   return has ? LIVE : GONE;
 }
 
-/** Throws for a server whose silence could be taken for its end (`servers.ts`): whoever held the claim there could be outlived by it. */
+/** Throws for a server whose silence could be taken for its end (`servers.ts`): a holder there could be taken for dead. */
 export async function demandMissed(
   asking: Pick<Connection, "nc" | "inboxPrefix">,
   tuples: readonly Pick<ConnectionTuple, "serverId">[],

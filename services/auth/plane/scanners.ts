@@ -4,8 +4,8 @@
  *
  * Invariants
  * 1. Both are opened inert, before the claim: nothing is scanned until the row names them.
- * 2. The claim is read again before each scan and after it, and before whatever only the plane does. A row that has moved is somebody else's plane: what was
- *    scanned counts for nothing, and this plane is over.
+ * 2. The claim is read again before each scan and after it, and before whatever only the plane does. A row that has
+ *    moved is somebody else's plane: what was scanned counts for nothing, and this plane is over.
  * 3. Neither is ever dialed again. The first fault of one ends both.
  */
 import type { Connection } from "../../../shared/broker/connect.ts";
