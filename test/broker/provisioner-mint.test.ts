@@ -155,7 +155,8 @@ describe("a mint", () => {
 
   test("H67: limits stand in the credential, and the broker tells them", async () => {
     const nc = await space.connect(await space.mint({ actor: "limited" }));
-    expect(nc.info?.max_payload).toBe(DEFAULT_LIMITS.agent.payload);
+    // The broker's first INFO says its own; the one after the login says the credential's.
+    await expect.poll(() => nc.info?.max_payload, { timeout: 25_000 }).toBe(DEFAULT_LIMITS.agent.payload);
   });
 
   test("an active alias is not minted twice, unless it is the same request again", async () => {
