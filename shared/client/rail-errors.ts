@@ -9,6 +9,9 @@ import { outcomeOf } from "../protocol/endpoint/outcome.ts";
 /** Detail of a refusal by the broker: which subject it refused. */
 const REFUSED_SUBJECT = "ai.cotal.ep.refused-subject";
 
+/** Detail of the broker's word that nobody is there. */
+const NOBODY = "ai.cotal.ep.nobody-there";
+
 const UNPUBLISHED = outcomeOf({ seen: "unpublished" });
 const NOTHING = outcomeOf({ seen: "nothing" });
 
@@ -60,7 +63,13 @@ export function nobodyThere(endpoint: string, what: string): CotalError {
     next: isCoreEndpoint(endpoint)
       ? "start its daemon (cotal up), or run cotal status to see what is missing"
       : "cotal endpoints lists what has registered; whoever runs that endpoint has to start it",
+    details: [{ kind: NOBODY }],
   });
+}
+
+/** Was nobody there to be asked? Then nothing was done, and whoever comes may be asked the same. */
+export function isNobodyThere(thrown: unknown): boolean {
+  return thrown instanceof CotalError && thrown.details.some(({ kind }) => kind === NOBODY);
 }
 
 /** How a command is named to a person: `describe` stands for the endpoint itself. */

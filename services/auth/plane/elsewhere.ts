@@ -11,9 +11,10 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Call } from "../../../shared/client/caller.ts";
+import { isNobodyThere } from "../../../shared/client/rail-errors.ts";
 import { AuthCommand } from "../../../shared/grants/commands.ts";
 import { createTurns } from "../../../shared/ledger/turns.ts";
-import { CotalError, ErrorCode, Outcome } from "../../../shared/protocol/base/errors.ts";
+import { ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import { type Principal, dotForm, principal } from "../../../shared/protocol/base/principals.ts";
 import { ChatOpenAnswer, type ChatOpenArgs, type EnrolArgs } from "../../../shared/protocol/endpoint/auth-shapes.ts";
 import { type Caller, EndpointName } from "../../../shared/protocol/endpoint/grammar.ts";
@@ -21,7 +22,7 @@ import type { ChatSession } from "../../../shared/protocol/ledger/chat-rows.ts";
 import { type OpenChat, openChat } from "./chat/open.ts";
 import type { ChatParts } from "./chat/parts.ts";
 import { type Newcomer, beginFor } from "./enrol.ts";
-import { demandPlane, refusal } from "./parts.ts";
+import { demandPlane, isNoPlane, refusal } from "./parts.ts";
 
 /** Whoever holds the plane, as another instance reaches it. Throws what it refused with. */
 export type PlaneElsewhere = {
@@ -35,7 +36,7 @@ const PATIENCE_MS = 6_000;
 const LOOK_MS = 100;
 const MOST_WAITING = 32;
 
-/** The call, patient. One for each process: those who wait are counted. */
+/** The call, patient. There is one for each space of a process: those who wait are counted. */
 function patient(call: Call): Call {
   let waiting = 0;
   const again = async (asked: Parameters<Call>): ReturnType<Call> => {
@@ -44,7 +45,7 @@ function patient(call: Call): Call {
       try {
         return await call(...asked);
       } catch (thrown) {
-        if (!isUnserved(thrown) || performance.now() > until) throw thrown;
+        if (!isUnheld(thrown) || performance.now() > until) throw thrown;
       }
     }
   };
@@ -52,15 +53,15 @@ function patient(call: Call): Call {
     try {
       return await call(...asked);
     } catch (thrown) {
-      if (!isUnserved(thrown) || waiting >= MOST_WAITING) throw thrown;
+      if (!isUnheld(thrown) || waiting >= MOST_WAITING) throw thrown;
       waiting += 1;
       return await again(asked).finally(() => (waiting -= 1));
     }
   };
 }
 
-const isUnserved = (thrown: unknown): boolean =>
-  thrown instanceof CotalError && thrown.code === ErrorCode.Unavailable && thrown.outcome === Outcome.NotExecuted;
+/** Nobody holds the plane now. What a holder refuses is his answer, and is told at once. */
+const isUnheld = (thrown: unknown): boolean => isNobodyThere(thrown) || isNoPlane(thrown);
 
 export function planeOver(impatient: Call): PlaneElsewhere {
   const call = patient(impatient);
