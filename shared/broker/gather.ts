@@ -21,6 +21,15 @@ export type Gather = (
 
 const ANSWER_MS = 2000;
 
+/** What `read` makes of an answer; `undefined` for none, and for one of another shape. */
+export function readAnswer<T>(answer: Answered | undefined, read: (answer: Answered) => T): T | undefined {
+  try {
+    return answer === undefined ? undefined : read(answer);
+  } catch {
+    return undefined;
+  }
+}
+
 export function gatherOver({ nc, inboxPrefix }: Pick<Connection, "nc" | "inboxPrefix">): Gather {
   return (subject, body, isEnough) =>
     new Promise((resolve) => {
@@ -59,17 +68,9 @@ export async function pageFrom(
 ): Promise<ConnectionsPage | undefined> {
   let found: ConnectionsPage | undefined;
   await gather(sys.accountConnections(account), question, (sofar) => {
-    const page = readPage(sofar.at(-1));
+    const page = readAnswer(sofar.at(-1), pageOf);
     if (page?.server.id === serverId) found = page;
     return found !== undefined;
   });
   return found;
-}
-
-function readPage(answer: Answered | undefined): ConnectionsPage | undefined {
-  try {
-    return answer === undefined ? undefined : pageOf(answer);
-  } catch {
-    return undefined;
-  }
 }

@@ -13,7 +13,7 @@
  */
 import { z } from "zod";
 import { sys } from "../protocol/base/broker-subjects.ts";
-import type { Answered, Gather } from "./gather.ts";
+import { type Answered, type Gather, readAnswer } from "./gather.ts";
 
 export type Server = { readonly id: string; readonly name: string };
 export type Servers = {
@@ -41,13 +41,7 @@ export async function serversOf(gather: Gather): Promise<Servers> {
   return { servers, gap: unread ?? gapOf([...known.values()]) };
 }
 
-function statsOf(answer: Answered): Stats | undefined {
-  try {
-    return Stats.parse(answer.json());
-  } catch {
-    return undefined;
-  }
-}
+const statsOf = (answer: Answered): Stats | undefined => readAnswer(answer, (one) => Stats.parse(one.json()));
 
 /**
  * Would that server be missed if it could not be reached? `false` for one of a cluster that its JetStream group does

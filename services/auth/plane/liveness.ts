@@ -7,10 +7,10 @@
  */
 import { z } from "zod";
 import type { Connection } from "../../../shared/broker/connect.ts";
-import { type Answered, type Gather, gatherOver } from "../../../shared/broker/gather.ts";
+import { type Gather, gatherOver, readAnswer } from "../../../shared/broker/gather.ts";
 import { isMissed, serversOf } from "../../../shared/broker/servers.ts";
 import { sys } from "../../../shared/protocol/base/broker-subjects.ts";
-import { ErrorCode } from "../../../shared/protocol/base/errors.ts";
+import { type CotalError, ErrorCode } from "../../../shared/protocol/base/errors.ts";
 import type { ConnectionTuple } from "../../../shared/protocol/ledger/actor-rows.ts";
 import { refusal } from "./parts.ts";
 
@@ -41,21 +41,38 @@ export async function livenessOf(
   return has ? LIVE : GONE;
 }
 
-/** Throws for a server whose silence could be taken for its end (`servers.ts`): a holder there could be taken for dead. */
+/**
+ * Throws unless each of these servers would be missed (`servers.ts`): of any other the silence could be taken for its end,
+ * and whoever holds the plane through it for dead.
+ */
 export async function demandMissed(
   asking: Pick<Connection, "nc" | "inboxPrefix">,
   tuples: readonly Pick<ConnectionTuple, "serverId">[],
 ): Promise<void> {
+  // A broker without a cluster is one server: there is nobody to forget it.
+  if (asking.nc.info?.cluster === undefined) return;
   const gather = gatherOver(asking);
-  const missed = await Promise.all(tuples.map(({ serverId }) => isMissed(gather, serverId)));
-  const at = missed.indexOf(false);
-  if (at === -1) return;
-  throw refusal(
-    ErrorCode.FailedPrecondition,
-    `server ${tuples[at]?.serverId ?? ""} does not belong to the JetStream group of its cluster: nobody holds the plane through it`,
-    "give the auth service servers with JetStream only (COTAL_SERVERS)",
+  const ids = [...new Set(tuples.map(({ serverId }) => serverId))];
+  await Promise.all(
+    ids.map(async (id) => {
+      const missed = await isMissed(gather, id);
+      if (missed === true) return;
+      if (missed === undefined) throw untold(id);
+      throw refusal(
+        ErrorCode.FailedPrecondition,
+        `server ${id} does not belong to the JetStream group of its cluster: nobody holds the plane through it`,
+        "give the auth service servers with JetStream only (COTAL_SERVERS)",
+      );
+    }),
   );
 }
+
+const untold = (id: string): CotalError =>
+  refusal(
+    ErrorCode.Unavailable,
+    `server ${id} does not say whether its cluster would miss it: nobody holds the plane through it`,
+    "it is asked again; a broker that was started before the last cotal up can't say it, so start its servers again",
+  );
 
 const Answer = z.looseObject({
   server: z.looseObject({ id: z.string() }),
@@ -66,20 +83,12 @@ const Answer = z.looseObject({
 async function wordOf(gather: Gather, serverId: string, cid: number): Promise<boolean | undefined> {
   let has: boolean | undefined;
   await gather(sys.ownConnections, JSON.stringify({ cid }), (answers) => {
-    const said = answerOf(answers.at(-1));
+    const said = readAnswer(answers.at(-1), (one) => Answer.parse(one.json()));
     if (said?.server.id !== serverId) return false;
     has = said.data.connections.some((one) => one.cid === cid);
     return true;
   });
   return has;
-}
-
-function answerOf(answer: Answered | undefined): z.infer<typeof Answer> | undefined {
-  try {
-    return answer === undefined ? undefined : Answer.parse(answer.json());
-  } catch {
-    return undefined;
-  }
 }
 
 /** The connection as its server counts it; `undefined` while it is down. */

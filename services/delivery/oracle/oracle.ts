@@ -18,7 +18,7 @@ import { sys } from "../../../shared/protocol/base/broker-subjects.ts";
 import { badRequest } from "../../../shared/protocol/base/errors.ts";
 import { type Principal, dotForm } from "../../../shared/protocol/base/principals.ts";
 import type { PrincipalVerdict } from "../../../shared/protocol/endpoint/delivery-shapes.ts";
-import type { Gather } from "../../../shared/broker/gather.ts";
+import { type Gather, readAnswer } from "../../../shared/broker/gather.ts";
 import type { Look, Seen } from "./look.ts";
 
 export type Kicked = { readonly principal: string; readonly found: number; readonly closed: number };
@@ -136,10 +136,7 @@ const KickAnswer = z.looseObject({ error: z.unknown().optional() });
 export function kickOver(gather: Gather): OracleParts["kick"] {
   return async ({ server, cid }) => {
     const [answer] = await gather(sys.server(server, "KICK"), JSON.stringify({ cid }), () => true);
-    try {
-      return answer !== undefined && KickAnswer.parse(answer.json()).error === undefined;
-    } catch {
-      return false;
-    }
+    const said = readAnswer(answer, (one) => KickAnswer.parse(one.json()));
+    return said !== undefined && said.error === undefined;
   };
 }
