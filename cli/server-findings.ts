@@ -4,7 +4,7 @@
  */
 import { z } from "zod";
 import { assertFloor } from "../shared/broker/floor.ts";
-import { MOST_LOGIN_SECONDS, REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD } from "../shared/grants/gates.ts";
+import { type ServerLimits, limitFaults } from "../shared/grants/gates.ts";
 import { CotalError } from "../shared/protocol/base/errors.ts";
 import type { Finding } from "../shared/protocol/endpoint/provisioner-shapes.ts";
 
@@ -26,13 +26,11 @@ type ServerStore = NonNullable<z.infer<typeof Servers>["servers"][number]["store
 /** `answer`: what the trust program has heard from every server; throws where that is of another shape. */
 export function serverFindings(answer: unknown): Finding[] {
   const { servers, gap } = Servers.parse(answer);
-  const each = servers.flatMap(({ name, version, maxControlLine, maxPayload, loginSeconds, store }) => [
+  const each = servers.flatMap(({ name, version, store, ...limits }) => [
     ...floor(name, version),
     ...diskOf(name, store),
     ...lateOf(name, store),
-    ...low(name, "max_control_line", maxControlLine, REQUIRED_CONTROL_LINE),
-    ...low(name, "max_payload", maxPayload, REQUIRED_PAYLOAD),
-    ...slow(name, loginSeconds),
+    ...unfit(name, limits),
   ]);
   return gap === undefined ? each : [unseen(gap), ...each];
 }
@@ -44,29 +42,13 @@ const unseen = (gap: string): Finding => ({
   next: "bring every server of the cluster back; one that crashed is counted for up to four minutes",
 });
 
-function low(name: string, what: string, found: number, needed: number): Finding[] {
-  if (found >= needed) return [];
-  return [
-    {
-      check: "broker limits",
-      level: "error",
-      message: `server ${name}: ${what} is ${found}, and ${needed} are needed`,
-      next: `set ${what} to ${needed} or more in that server's configuration and reload it`,
-    },
-  ];
-}
-
-/** A login that lasts longer comes in behind the look that proves an identity's end. With TLS the default follows `tls.timeout`. */
-function slow(name: string, seconds: number): Finding[] {
-  if (seconds <= MOST_LOGIN_SECONDS) return [];
-  return [
-    {
-      check: "broker limits",
-      level: "error",
-      message: `server ${name}: a login may take ${seconds} s, and ${MOST_LOGIN_SECONDS} at most are allowed`,
-      next: "set authorization { timeout: 2 } in that server's configuration and reload it",
-    },
-  ];
+function unfit(name: string, limits: ServerLimits): Finding[] {
+  return limitFaults(limits).map(({ what, set }) => ({
+    check: "broker limits",
+    level: "error",
+    message: `server ${name}: ${what}`,
+    next: `set ${set} in that server's configuration and reload it`,
+  }));
 }
 
 const FILLING = 0.8;

@@ -13,7 +13,7 @@ import { z } from "zod";
 import { sys } from "../../shared/protocol/base/broker-subjects.ts";
 import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
 import { inboxPrefix } from "../../shared/protocol/base/broker-subjects.ts";
-import { MOST_LOGIN_SECONDS, REQUIRED_CONTROL_LINE, REQUIRED_PAYLOAD } from "../../shared/grants/gates.ts";
+import { type ServerLimits, limitFaults } from "../../shared/grants/gates.ts";
 import { type Connection, openConnection } from "../../shared/broker/connect.ts";
 import { gatherOver } from "../../shared/broker/gather.ts";
 import { serversOf } from "../../shared/broker/servers.ts";
@@ -68,13 +68,9 @@ export async function pushAccount(connection: Connection, account: string, jwt: 
   }
 }
 
-export type ServerFacts = {
+export type ServerFacts = ServerLimits & {
   readonly name: string;
   readonly version: string;
-  readonly maxControlLine: number;
-  readonly maxPayload: number;
-  /** How long a login may take. */
-  readonly loginSeconds: number;
   /** Bytes of its store, how many it may have, and after how long they are on the disk for certain; absent without JetStream. */
   readonly store?: { readonly used: number; readonly most: number; readonly syncSeconds: number };
 };
@@ -164,21 +160,12 @@ export async function assertServers(connection: Connection): Promise<void> {
     });
   }
   for (const server of facts) {
-    const unfit = unfitness(server);
-    if (unfit === undefined) continue;
-    throw new CotalError(ErrorCode.FailedPrecondition, `on server ${server.name}, ${unfit}`, {
-      next: "change it in that server's configuration and reload it; no credential is minted before",
+    const [fault] = limitFaults(server);
+    if (fault === undefined) continue;
+    throw new CotalError(ErrorCode.FailedPrecondition, `on server ${server.name}, ${fault.what}`, {
+      next: `set ${fault.set} in that server's configuration and reload it; no credential is minted before`,
     });
   }
-}
-
-function unfitness({ maxControlLine, maxPayload, loginSeconds }: ServerFacts): string | undefined {
-  if (maxControlLine < REQUIRED_CONTROL_LINE) {
-    return `max_control_line is ${maxControlLine}, and ${REQUIRED_CONTROL_LINE} are needed`;
-  }
-  if (maxPayload < REQUIRED_PAYLOAD) return `max_payload is ${maxPayload}, and ${REQUIRED_PAYLOAD} are needed`;
-  if (loginSeconds <= MOST_LOGIN_SECONDS) return undefined;
-  return `a login may take ${loginSeconds} s, and ${MOST_LOGIN_SECONDS} at most are allowed: set authorization { timeout: 2 }`;
 }
 
 const Connz = z.looseObject({

@@ -15,10 +15,41 @@ export const REQUIRED_CONTROL_LINE = 65_536;
 export const REQUIRED_PAYLOAD = 262_144 + 16_384;
 
 /**
- * The most that the broker may give a login, in seconds. Whoever proves that nobody of an ended identity is left looks later than
- * that (`SETTLE_MS`): what a login that was under way brings in after the look is in nobody's proof.
+ * The most that the broker may give a login, in seconds. Whoever proves that nobody of an ended identity is left looks
+ * later than that (`SETTLE_MS`): what a login that was under way brings in after the look is in nobody's proof. With TLS
+ * the broker's default follows `tls.timeout`.
  */
 export const MOST_LOGIN_SECONDS = 3;
+
+/** What a broker's server allows, as it says itself. */
+export type ServerLimits = {
+  /** Bytes. */
+  readonly maxControlLine: number;
+  readonly maxPayload: number;
+  /** How long a login may take. */
+  readonly loginSeconds: number;
+};
+
+/** What is wrong with them: nothing is minted on such a server. `set`: what its configuration should say. */
+export function limitFaults(limits: ServerLimits): readonly { readonly what: string; readonly set: string }[] {
+  const low = (name: string, found: number, needed: number) =>
+    found >= needed
+      ? []
+      : [{ what: `${name} is ${found}, and ${needed} are needed`, set: `${name} to ${needed} or more` }];
+  const { maxControlLine, maxPayload, loginSeconds } = limits;
+  return [
+    ...low("max_control_line", maxControlLine, REQUIRED_CONTROL_LINE),
+    ...low("max_payload", maxPayload, REQUIRED_PAYLOAD),
+    ...(loginSeconds <= MOST_LOGIN_SECONDS
+      ? []
+      : [
+          {
+            what: `a login may take ${loginSeconds} s, and ${MOST_LOGIN_SECONDS} at most are allowed`,
+            set: "authorization { timeout: 2 }",
+          },
+        ]),
+  ];
+}
 
 /** The CONNECT line carries the JWT, the signature and the options; this is room for the rest. */
 const CONNECT_OVERHEAD = 2048;
