@@ -1,7 +1,7 @@
 /** How this service connects: for as long as it lives, for one errand, or as what holds the plane's claim. */
 import { type ConnectOptions, openConnection } from "../../shared/broker/connect.ts";
 import type { OwnCredential } from "../../shared/broker/own-credential.ts";
-import type { SpaceHooks } from "../../shared/daemon/spaces.ts";
+import { type SpaceHooks, lastingDial } from "../../shared/daemon/spaces.ts";
 import { enterCredential } from "../../shared/ledger/entry.ts";
 import type { LedgerStore } from "../../shared/ledger/store.ts";
 import type { ScannedStore } from "../../shared/protocol/base/names.ts";
@@ -10,16 +10,8 @@ import type { ScannerConnection } from "./plane/scanners.ts";
 export type Dialing = SpaceHooks & { readonly servers: readonly string[] };
 
 /** A connection that comes back for ever, and says how it is. */
-export function lasting(options: Dialing, name: string, own: OwnCredential): ConnectOptions {
-  return {
-    authenticator: own.authenticator,
-    inboxPrefix: own.inboxPrefix,
-    servers: options.servers,
-    name: `auth ${options.space} ${name}`,
-    reconnect: { kind: "endless", capMs: 5000 },
-    signal: options.signal,
-    onStatus: (status) => options.onStatus(name, status),
-  };
+export function lasting(options: Dialing, name: string, { authenticator, inboxPrefix }: OwnCredential): ConnectOptions {
+  return { ...lastingDial("auth", options, name), authenticator, inboxPrefix };
 }
 
 /** Without its status: who asked for it hears how it went, and nobody would clear a failure. */

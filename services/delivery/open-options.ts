@@ -1,7 +1,7 @@
 /** What taking a space up is given, what it hands back, and how each of its connections is dialled. */
 import type { ConnectOptions, Connection, ConnectionStatus } from "../../shared/broker/connect.ts";
 import type { OwnUsers } from "../../shared/broker/own-credential.ts";
-import type { KeptSpace, SpaceHooks } from "../../shared/daemon/spaces.ts";
+import { type KeptSpace, type SpaceHooks, lastingDial } from "../../shared/daemon/spaces.ts";
 import type { ServedEvent } from "../../shared/serve/serve.ts";
 import type { AnycastEvent } from "./anycast/anycast.ts";
 import type { GroupEvent } from "./fanout/groups.ts";
@@ -53,12 +53,4 @@ export type Running = (() => Promise<void>)[];
 
 export const nowSeconds = (): number => Math.floor(Date.now() / 1000);
 
-export function dialOptions(options: OpenSpaceOptions, name: string): Omit<ConnectOptions, keyof Dialed> {
-  return {
-    servers: options.servers,
-    name: `delivery ${options.space} ${name}`,
-    reconnect: { kind: "endless", capMs: 5000 },
-    signal: options.signal,
-    onStatus: (status) => options.onStatus(name, status),
-  };
-}
+export const dialOptions = (options: OpenSpaceOptions, name: string) => lastingDial("delivery", options, name);

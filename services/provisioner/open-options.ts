@@ -1,7 +1,7 @@
 /** What taking a space up is given, and how each of its connections is dialled. */
 import type { ConnectOptions, Connection, ConnectionStatus } from "../../shared/broker/connect.ts";
 import type { OwnCredential, OwnUsers } from "../../shared/broker/own-credential.ts";
-import type { SpaceHooks } from "../../shared/daemon/spaces.ts";
+import { type SpaceHooks, lastingDial } from "../../shared/daemon/spaces.ts";
 import type { ServedEvent } from "../../shared/serve/serve.ts";
 import type { RecordWriterHooks } from "./record-writer.ts";
 
@@ -32,12 +32,4 @@ export const nowSeconds = (): number => Math.floor(Date.now() / 1000);
 
 export const identityOf = ({ authenticator, inboxPrefix }: OwnCredential): Dialed => ({ authenticator, inboxPrefix });
 
-export function dialOptions(options: OpenSpaceOptions, name: string): Omit<ConnectOptions, keyof Dialed> {
-  return {
-    servers: options.servers,
-    name: `provisioner ${options.space} ${name}`,
-    reconnect: { kind: "endless", capMs: 5000 },
-    signal: options.signal,
-    onStatus: (status) => options.onStatus(name, status),
-  };
-}
+export const dialOptions = (options: OpenSpaceOptions, name: string) => lastingDial("provisioner", options, name);

@@ -5,7 +5,7 @@
  * renewed and given back.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { ConnectionStatus } from "../broker/connect.ts";
+import type { ConnectOptions, ConnectionStatus } from "../broker/connect.ts";
 import { CotalError, ErrorCode, toCotalError } from "../protocol/base/errors.ts";
 import type { Check, Health } from "./health.ts";
 import type { Loop, LoopEnd } from "./keep.ts";
@@ -40,6 +40,26 @@ export type SpaceHooks = {
   /** What an opening waits for, and what to do if that does not come. Told when the wait begins. */
   readonly waiting: (what: string, next: string) => void;
 };
+
+/** A connection of that space as every daemon has them: it comes back for as long as the space is held, and says how it is. */
+export function lastingDial(
+  service: string,
+  {
+    servers,
+    space,
+    signal,
+    onStatus,
+  }: Pick<SpaceHooks, "space" | "signal" | "onStatus"> & Pick<ConnectOptions, "servers">,
+  name: string,
+) {
+  return {
+    servers,
+    name: `${service} ${space} ${name}`,
+    reconnect: { kind: "endless", capMs: 5000 },
+    signal,
+    onStatus: (status: ConnectionStatus) => onStatus(name, status),
+  } as const;
+}
 
 export type KeepSpacesOptions<Values> = {
   readonly context: Pick<Context<Values>, "keep" | "health" | "log">;
