@@ -4,12 +4,9 @@
  * a crashed server is counted for minutes, stands in test/long/plane-crashes.
  */
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { PlaneRow, actorKey } from "../../shared/protocol/ledger/actor-rows.ts";
-import { type AuthService } from "../support/auth-service.ts";
-import { eventually } from "../support/cli.ts";
+import type { AuthService } from "../support/auth-service.ts";
+import { HOLDS, UNTOLD, more, planeRow, said } from "../support/plane-sight.ts";
 import { type UserCluster, startUserCluster } from "../support/user-cluster.ts";
-
-const PATIENT_MS = 120_000;
 
 let world: UserCluster;
 beforeAll(async () => {
@@ -17,21 +14,7 @@ beforeAll(async () => {
 }, 240_000);
 afterAll(() => world?.stop(), 60_000);
 
-const said = (auth: AuthService, words: string) => () => auth.log().split(words).length - 1;
-const holds = (auth: AuthService) => said(auth, "this process holds the authority plane");
-
-async function more(count: () => number, than: number): Promise<void> {
-  expect(await eventually(count, (now) => now > than, PATIENT_MS)).toBeGreaterThan(than);
-}
-
-async function planeRow(): Promise<PlaneRow> {
-  const found = await eventually(
-    () => world.ledger.read("auth", actorKey.plane).catch(() => undefined),
-    (row) => row?.kind === "value",
-    PATIENT_MS,
-  );
-  return PlaneRow.parse(found?.kind === "value" ? found.value : undefined);
-}
+const holds = (auth: AuthService) => said(auth, HOLDS);
 
 test("PI.01 its server away: nobody can say that it is gone; back, as another one: the next plane holds", async () => {
   const { auth } = world;
@@ -39,7 +22,7 @@ test("PI.01 its server away: nobody can say that it is gone; back, as another on
   const gone = await world.authAt(2);
   await auth.kill("SIGKILL");
   await more(holds(gone), 0);
-  const before = await planeRow();
+  const before = await planeRow(world);
   process.kill(gone.pid(), "SIGKILL");
   process.kill(far.pid(), "SIGTERM");
   await gone.kill("SIGKILL");
@@ -47,18 +30,18 @@ test("PI.01 its server away: nobody can say that it is gone; back, as another on
   const heldSoFar = holds(auth)();
   await auth.restart();
   // Of three servers two answer: it may be on the third.
-  await more(said(auth, "alive can't be told"), 0);
+  await more(said(auth, UNTOLD), 0);
   await more(said(auth, "and 2 answered"), 0);
-  expect(await planeRow()).toEqual(before);
+  expect(await planeRow(world)).toEqual(before);
   expect(holds(auth)()).toBe(heldSoFar);
   await far.restart();
   await more(holds(auth), heldSoFar);
-  expect((await planeRow()).generation).toBe(before.generation + 1);
+  expect((await planeRow(world)).generation).toBe(before.generation + 1);
 }, 300_000);
 
 test("PI.01 everything at once: all servers and the holder are killed, and the next plane holds once the cluster is whole", async () => {
   const { auth, brokers } = world;
-  const before = await planeRow();
+  const before = await planeRow(world);
   expect(before.state).toBe("held");
   const heldSoFar = holds(auth)();
   for (const pid of [auth.pid(), ...brokers.map((broker) => broker.pid())]) process.kill(pid, "SIGKILL");
@@ -66,7 +49,7 @@ test("PI.01 everything at once: all servers and the holder are killed, and the n
   await Promise.all(brokers.map((broker) => broker.restart()));
   await auth.restart();
   await more(holds(auth), heldSoFar);
-  expect((await planeRow()).generation).toBeGreaterThan(before.generation);
+  expect((await planeRow(world)).generation).toBeGreaterThan(before.generation);
 }, 300_000);
 
 test("PI.01 through a server without JetStream nobody holds the plane: the others would forget it while it stands", async () => {

@@ -149,6 +149,15 @@ describe("the plane that holds by them", () => {
     return { plane, said, heldWhenLost };
   }
 
+  async function expectLost({ said, heldWhenLost }: Rig): Promise<void> {
+    await eventually(
+      () => said.some(({ kind }) => kind === "lost"),
+      (lost) => lost,
+      30_000,
+    );
+    expect(heldWhenLost).toEqual([false]);
+  }
+
   const heldAgain = (said: readonly ClaimState[]) =>
     eventually(
       () => said.filter(({ kind }) => kind === "held").length,
@@ -187,12 +196,7 @@ describe("the plane that holds by them", () => {
     await ledger.cas("auth", "plane", { ...row, claimId: "z".repeat(26) }, entry?.seq ?? 0);
     expect(await failure(rig.plane.authority.retire(p, uid))).toMatchObject({ code: "unavailable" });
     expect(await ledger.read("auth", `cred.${uid}.${credentialId}`)).toMatchObject({ value: { state: "active" } });
-    await eventually(
-      () => rig.said.some(({ kind }) => kind === "lost"),
-      (lost) => lost,
-      30_000,
-    );
-    expect(rig.heldWhenLost).toEqual([false]);
+    await expectLost(rig);
     // Its scanners are closed, so that whoever comes next proves them gone, and goes on with the end.
     await heldAgain(rig.said);
     await eventually(
@@ -221,12 +225,7 @@ describe("the plane that holds by them", () => {
     for (const one of await Promise.all(asked.map(failure))) expect(one).toMatchObject({ code: "unavailable" });
     expect(await ledger.read("auth", `actor.${OWNER}.unscanned`)).toEqual(before);
     expect(await ledger.read("auth", `actor.${OWNER}.newcomer`)).toEqual({ kind: "absent" });
-    await eventually(
-      () => rig.said.some(({ kind }) => kind === "lost"),
-      (lost) => lost,
-      30_000,
-    );
-    expect(rig.heldWhenLost).toEqual([false]);
+    await expectLost(rig);
     await heldAgain(rig.said);
     await authority.grant(grant);
     await rig.plane.close();

@@ -5,9 +5,8 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { PlaneRow, actorKey } from "../../shared/protocol/ledger/actor-rows.ts";
 import type { AuthService } from "../support/auth-service.ts";
-import { eventually } from "../support/cli.ts";
+import { HOLDS, UNTOLD, more, planeRow, said } from "../support/plane-sight.ts";
 import { type UserCluster, startUserCluster } from "../support/user-cluster.ts";
 
 let world: UserCluster;
@@ -20,21 +19,8 @@ afterAll(() => world?.stop(), 60_000);
 const FORGOTTEN_MS = 240_000;
 const PATIENT_MS = 60_000;
 
-const holds = (auth: AuthService) => () => auth.log().split("this process holds the authority plane").length - 1;
-const untold = (auth: AuthService) => () => auth.log().split("alive can't be told").length - 1;
-
-async function more(count: () => number, than: number, ms = PATIENT_MS): Promise<void> {
-  expect(await eventually(count, (now) => now > than, ms)).toBeGreaterThan(than);
-}
-
-async function planeRow(): Promise<PlaneRow> {
-  const found = await eventually(
-    () => world.ledger.read("auth", actorKey.plane).catch(() => undefined),
-    (row) => row?.kind === "value",
-    PATIENT_MS,
-  );
-  return PlaneRow.parse(found?.kind === "value" ? found.value : undefined);
-}
+const holds = (auth: AuthService) => said(auth, HOLDS);
+const untold = (auth: AuthService) => said(auth, UNTOLD);
 
 /** The plane on the third server holds the claim; the one on the first waits for it. */
 async function heldFarAway(): Promise<AuthService> {
@@ -49,7 +35,7 @@ async function heldFarAway(): Promise<AuthService> {
 test("PI.01 a server that only stands still is never taken for dead; once it speaks, the plane that waits takes over", async () => {
   const { auth } = world;
   const far = await heldFarAway();
-  const before = await planeRow();
+  const before = await planeRow(world);
   const [heldSoFar, untoldSoFar] = [holds(auth)(), untold(auth)()];
   world.brokers[2].freeze();
   try {
@@ -58,20 +44,20 @@ test("PI.01 a server that only stands still is never taken for dead; once it spe
     // Longer than the others count it: its group does for ever.
     await sleep(FORGOTTEN_MS + 20_000);
     expect(holds(auth)()).toBe(heldSoFar);
-    expect(await planeRow()).toEqual(before);
+    expect(await planeRow(world)).toEqual(before);
     expect(auth.log()).toContain("JetStream group of the cluster has 3 servers, and 2 answered");
   } finally {
     world.brokers[2].thaw();
   }
   await far.kill("SIGKILL");
   await more(holds(auth), heldSoFar);
-  expect((await planeRow()).generation).toBeGreaterThan(before.generation);
+  expect((await planeRow(world)).generation).toBeGreaterThan(before.generation);
 }, 600_000);
 
 test("PI.01 a server that crashed with the holder: the plane that waits takes over once nobody counts it any more", async () => {
   const { auth } = world;
   const far = await heldFarAway();
-  const before = await planeRow();
+  const before = await planeRow(world);
   const [heldSoFar, untoldSoFar] = [holds(auth)(), untold(auth)()];
   for (const pid of [far.pid(), world.brokers[2].pid()]) process.kill(pid, "SIGKILL");
   await Promise.all([far.kill("SIGKILL"), world.brokers[2].ended()]);
@@ -80,5 +66,5 @@ test("PI.01 a server that crashed with the holder: the plane that waits takes ov
   const began = performance.now();
   await more(holds(auth), heldSoFar, FORGOTTEN_MS + PATIENT_MS);
   console.info(`taken over ${Math.round((performance.now() - began) / 1000)} s after the server was back`);
-  expect((await planeRow()).generation).toBeGreaterThan(before.generation);
+  expect((await planeRow(world)).generation).toBeGreaterThan(before.generation);
 }, 600_000);
