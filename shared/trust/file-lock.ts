@@ -19,7 +19,7 @@ import { CotalError, ErrorCode, Outcome } from "../protocol/base/errors.ts";
 const SQLITE_BUSY = 5;
 const POLL_MS = 25;
 
-/** What is waited for and how long; `who` says whose run holds it. */
+/** What is waited for and how long; `held`: what is thrown then. */
 export type LockOptions = { readonly path: string; readonly waitMs: number; readonly held: () => CotalError };
 
 /** Runs alone among all who run under this lock. */
