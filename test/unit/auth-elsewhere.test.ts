@@ -5,7 +5,7 @@ import { demandMissed } from "../../services/auth/plane/liveness.ts";
 import { noPlane, refusal } from "../../services/auth/plane/parts.ts";
 import type { Call } from "../../shared/client/caller.ts";
 import { nobodyThere } from "../../shared/client/rail-errors.ts";
-import { CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
+import { type CotalError, ErrorCode } from "../../shared/protocol/base/errors.ts";
 import { OWNER } from "../support/plane-parts.ts";
 import { failure } from "../support/refusal.ts";
 
